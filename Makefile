@@ -1,0 +1,65 @@
+# waggle: build, test and demo. `make help` lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+NODE   ?= node
+CLANG  ?= clang
+STRIP  ?= llvm-strip
+CXX    ?= g++
+CC     ?= gcc
+# static: libbpf, libelf and zlib inside the addon. dynamic: the system's libbpf.so.
+LIBBPF ?= static
+
+B := build
+BPF_SOURCES := $(wildcard bpf/*.bpf.c)
+BPF_HEADERS := $(wildcard bpf/*.h bpf/lib/*.h bpf/layout/*.h)
+BPF_OBJECTS := $(BPF_SOURCES:bpf/%.bpf.c=$(B)/bpf/%.bpf.o)
+TS_SOURCES   = $(shell find src -name '*.ts')
+
+.PHONY: help setup build gen lint fmt check test demo bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+setup: ## find what is missing on this machine and install it
+	@tools/setup
+
+build: $(B)/waggle_native.node $(BPF_OBJECTS) $(B)/waggle.mjs $(B)/lab.mjs $(B)/echo.mjs ## build everything into build/
+
+node_modules/.package-lock.json: package.json package-lock.json
+	npm ci --no-audit --no-fund
+	@touch $@
+
+# --- BPF ---------------------------------------------------------------------
+
+MULTIARCH := $(shell $(CC) -print-multiarch 2>/dev/null)
+BPF_CFLAGS := -O2 -g -Wall -Wextra -Werror -target bpf -mcpu=v3 -Ibpf $(if $(MULTIARCH),-I/usr/include/$(MULTIARCH))
+
+$(B)/bpf/%.bpf.o: bpf/%.bpf.c $(BPF_HEADERS) Makefile
+	@mkdir -p $(@D)
+	$(CLANG) $(BPF_CFLAGS) -c $< -o $@
+	$(STRIP) -g $@
+
+# --- addon -------------------------------------------------------------------
+
+NODE_INC = $(shell $(NODE) -p "require('node-api-headers').include_dir")
+NAPI_INC = $(shell $(NODE) -p "require('node-addon-api').include_dir")
+UV_INC  ?= $(shell $(NODE) -p "require('path').join(process.execPath,'../../include/node')")
+include native/build.mk
+
+# --- TypeScript --------------------------------------------------------------
+
+ESBUILD := node_modules/.bin/esbuild --bundle --platform=node --target=node20 --format=esm --log-level=warning \
+  --banner:js="import{createRequire as r}from'module';const require=r(import.meta.url);"
+
+$(B)/waggle.mjs: $(TS_SOURCES) node_modules/.package-lock.json
+	$(ESBUILD) --minify --keep-names --sourcemap=linked src/cli/main.ts --outfile=$@
+
+$(B)/lab.mjs: $(shell find tools/labkit -name '*.ts' 2>/dev/null) node_modules/.package-lock.json
+	$(ESBUILD) tools/labkit/main.ts --outfile=$@
+
+$(B)/echo.mjs: tools/labkit/echo/main.ts node_modules/.package-lock.json
+	$(ESBUILD) tools/labkit/echo/main.ts --outfile=$@

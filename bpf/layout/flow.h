@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * flow.h: what the programs remember: packet flows, sockets, affinity.
+ */
+#ifndef WAGGLE_LAYOUT_FLOW_H
+#define WAGGLE_LAYOUT_FLOW_H
+
+#include "addr.h"
+
+/* A packet's addresses as it arrives. */
+struct tuple {
+	struct ip_addr src;
+	struct ip_addr dst;
+	__be16 sport;
+	__be16 dport;
+	__u8 proto; /* IPPROTO_* */
+	__u8 zero[3];
+};
+
+/* Which half of a flow a key stands for. */
+enum flow_direction {
+	FLOW_FORWARD = 1, /* client to backend */
+	FLOW_REPLY = 2,	  /* backend to client */
+};
+
+/* How far a flow has come; the forward half keeps it. */
+enum flow_state {
+	FLOW_OPENING = 0,     /* no reply yet */
+	FLOW_ESTABLISHED = 1, /* a reply was seen */
+	FLOW_CLOSING = 2,     /* FIN or RST seen: a SYN chooses again */
+};
+
+/* Bits of flow.flags, equal in both halves. */
+enum flow_flag {
+	/* The backend runs on this node: packets go through its stack. */
+	FLOW_LOCAL_BACKEND = 1,
+	/* The source was translated to an address of this node. */
+	FLOW_SNAT = 2,
+};
+
+/*
+ * One half of a flow: what the packet's tuple becomes. The other half's key is
+ * `to` with source and destination exchanged, so each half finds the other; a half
+ * whose other half is missing counts as no state.
+ */
+struct flow {
+	struct tuple to;
+	__u64 seen_ns; /* CLOCK_MONOTONIC of the last packet of this half, to the second */
+	__u32 backend; /* index into backends */
+	__u32 generation; /* the backend's when the flow was opened */
+	__u32 service; /* index into services */
+	__u8 direction; /* enum flow_direction */
+	__u8 state;	/* enum flow_state */
+	__u8 flags;	/* enum flow_flag */
+	__u8 zero;
+};
+
+/* Whom a session affinity binds: a network namespace (socket layer) or an address (packets). */
+struct affinity_key {
+	struct ip_addr client; /* a namespace cookie stands in the first two words, the others 0 */
+	__u32 service;	       /* index into services */
+	__u32 by_cookie;       /* 1 = client is a namespace cookie */
+};
+
+struct affinity {
+	__u64 seen_ns; /* CLOCK_MONOTONIC of the last use */
+	__u32 backend;
+	__u32 generation;
+};
+
+/* What a socket that was given a backend remembers (socket storage). */
+struct sock_peer {
+	struct ip_addr frontend_addr;
+	struct ip_addr backend_addr;
+	__be16 frontend_port;
+	__be16 backend_port;
+	__u32 backend;
+	__u32 generation;
+	__u32 service;
+	__u8 proto;   /* IPPROTO_* */
+	__u8 counted; /* 1 = raised backend_stats.udp_live */
+	__u8 zero[6];
+};
+
+/* Key of udp_peers: an unconnected UDP socket and the frontend, or the backend, it talks to. */
+struct udp_peer_key {
+	__u64 cookie; /* of the socket */
+	struct ip_addr addr;
+	__be16 port;
+	__u8 backend; /* 1 = addr:port is a backend's (reply), 0 = a frontend's (request) */
+	__u8 zero[5];
+};
+
+/* What a tcx or clsact program needs to know of a device of this node. */
+struct device {
+	struct ip_addr addr4; /* source address for flows that leave by it; all zero = none */
+	struct ip_addr addr6;
+};
+
+_Static_assert(sizeof(struct tuple) == 40, "tuple is 40 bytes");
+_Static_assert(sizeof(struct flow) == 64, "flow is 64 bytes");
+_Static_assert(sizeof(struct affinity_key) == 24, "affinity_key is 24 bytes");
+_Static_assert(sizeof(struct sock_peer) == 56, "sock_peer is 56 bytes");
+_Static_assert(sizeof(struct udp_peer_key) == 32, "udp_peer_key is 32 bytes");
+
+#endif

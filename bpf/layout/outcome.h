@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * outcome.h: every way out of a program, one name each. The same enum is the index
+ * of the counters, the label of the metric and the word in `waggle show programs`.
+ */
+#ifndef WAGGLE_LAYOUT_OUTCOME_H
+#define WAGGLE_LAYOUT_OUTCOME_H
+
+#include <linux/types.h>
+
+/*
+ * A step returns 0 (go on), an outcome as a positive number (leave: all is well) or
+ * as a negative one (leave: something is missing or wrong). Only finish() gives
+ * verdicts and counts.
+ */
+enum outcome {
+	OUTCOME_CONTINUE = 0,
+	/* Not for a frontend and of no known flow: left alone. */
+	OUTCOME_NOT_SERVICE = 1,
+	/* Not TCP or UDP over IPv4 or IPv6: left alone. */
+	OUTCOME_NOT_HANDLED = 2,
+	/* A later fragment, or an extension header: left alone. */
+	OUTCOME_FRAGMENT = 3,
+	/* Socket layer: address rewritten. */
+	OUTCOME_TRANSLATED = 4,
+	/* Packet layer: handed to this node's stack for a backend here. */
+	OUTCOME_DELIVERED = 5,
+	/* Packet layer: redirected to a backend on another node. */
+	OUTCOME_FORWARDED = 6,
+	/* Packet layer: reply on its way back to the client. */
+	OUTCOME_REPLIED = 7,
+	/* Middle of a TCP connection that no flow knows: left to the stack. */
+	OUTCOME_UNKNOWN_FLOW = 8,
+	/* Unknown port of a Service address that is also the node's own: left to the host. */
+	OUTCOME_HOST_PORT = 9,
+	/* Unknown port of a Service address. */
+	OUTCOME_NO_PORT = 10,
+	/* Service without a usable backend anywhere. */
+	OUTCOME_NO_BACKEND = 11,
+	/* Local traffic policy and no usable backend on this node. */
+	OUTCOME_NO_LOCAL_BACKEND = 12,
+	/* Packet cut short or with impossible lengths. */
+	OUTCOME_MALFORMED = 13,
+	/* No free source port towards this backend in the bounded tries. */
+	OUTCOME_SNAT_EXHAUSTED = 14,
+	/* The flow table is full. */
+	OUTCOME_FLOWS_FULL = 15,
+	/* No route to the backend or back to the client. */
+	OUTCOME_NO_ROUTE = 16,
+	/* The egress device has no address of the flow's family. */
+	OUTCOME_NO_SOURCE_ADDRESS = 17,
+	/* TTL or hop limit used up. */
+	OUTCOME_TTL_EXCEEDED = 18,
+	/* A helper refused to change the packet. */
+	OUTCOME_REWRITE_FAILED = 19,
+	/* A datagram of a socket that is connected to a removed backend. */
+	OUTCOME_STALE_SOCKET = 20,
+	/* A map that the loader must have filled has no such entry. */
+	OUTCOME_BROKEN_STATE = 21,
+	OUTCOME_COUNT = 22,
+};
+
+/* Index of the program in the counters. */
+enum hook {
+	HOOK_CONNECT = 0,
+	HOOK_SENDMSG = 1,
+	HOOK_RECVMSG = 2,
+	HOOK_GETPEERNAME = 3,
+	HOOK_SOCK_EGRESS = 4,
+	HOOK_TC_INGRESS = 5,
+	HOOK_TC_EGRESS = 6,
+	HOOK_COUNT = 7,
+};
+
+/* Value of outcomes, a per-CPU array indexed by hook * OUTCOME_COUNT + outcome. */
+struct outcome_stats {
+	__u64 packets; /* calls at the socket layer */
+	__u64 bytes;   /* 0 at the socket layer */
+};
+
+#endif

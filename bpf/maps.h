@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * maps.h: every map, its key, its value and who writes it.
+ *
+ * A name has at most 15 characters, the layout version included; a changed layout
+ * takes a new version. All maps are pinned below the
+ * pin directory under these names; the loader sets max_entries before load.
+ */
+#ifndef WAGGLE_MAPS_H
+#define WAGGLE_MAPS_H
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#include "layout/flow.h"
+#include "layout/outcome.h"
+#include "layout/service.h"
+
+/* Written by the control plane when a frontend comes or goes. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, struct frontend4_key);
+	__type(value, struct frontend);
+} frontends4_v1 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, struct frontend6_key);
+	__type(value, struct frontend);
+} frontends6_v1 SEC(".maps");
+
+/* Memory-mapped by the control plane; index 0 is never a service. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct service);
+} services_v1 SEC(".maps");
+
+/* Memory-mapped; max_entries is the number of slots / 16. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 32768);
+	__type(key, __u32);
+	__type(value, struct slot_block);
+} slots_v1 SEC(".maps");
+
+/* Memory-mapped; index 0 is never a backend. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 131072);
+	__type(key, __u32);
+	__type(value, struct backend);
+} backends_v1 SEC(".maps");
+
+/* Written by the control plane for operators; no program reads it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct service_name);
+} svc_names_v1 SEC(".maps");
+
+/* Written by programs, read by the control plane. As large as services_v1. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct service_stats);
+} svc_stats_v1 SEC(".maps");
+
+/* Memory-mapped; as large as backends_v1. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 131072);
+	__type(key, __u32);
+	__type(value, struct backend_stats);
+} be_stats_v1 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, HOOK_COUNT * OUTCOME_COUNT);
+	__type(key, __u32);
+	__type(value, struct outcome_stats);
+} outcomes_v1 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct affinity_key);
+	__type(value, struct affinity);
+} affinity_v1 SEC(".maps");
+
+/* Two entries a flow, one for each half; see lib/flow.h. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 131072);
+	__type(key, struct tuple);
+	__type(value, struct flow);
+} flows_v1 SEC(".maps");
+
+/* Keyed by ifindex; written by the control plane. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct device);
+} devices_v1 SEC(".maps");
+
+/* Connected sockets; freed with the socket. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct sock_peer);
+} sock_conn_v1 SEC(".maps");
+
+/* The last frontend that an unconnected UDP socket sent to. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct sock_peer);
+} sock_sendto_v1 SEC(".maps");
+
+/* Further frontends of unconnected UDP sockets, found by request and by reply. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct udp_peer_key);
+	__type(value, struct sock_peer);
+} udp_peers_v1 SEC(".maps");
+
+#endif

@@ -1,0 +1,210 @@
+/**
+ * The addon's surface, typed: bytes and file descriptors, no map of ours. Every failing
+ * call throws a {@link NativeError}. Calls are synchronous; a handle used after
+ * `close()` throws, closing twice is harmless.
+ */
+
+export interface NativeError extends Error {
+  /** Name of the errno (`ENOENT`), or `ERRNO_<n>` where libuv has no name. */
+  readonly code: string
+  /** Positive errno; 0 when the argument itself was at fault. */
+  readonly errno: number
+  /** The system call or libbpf function that failed, e.g. `bpf_map_update_elem`. */
+  readonly syscall: string
+  /** Map, program, path or device that it was about. */
+  readonly object: string
+  /** libbpf's messages during the call, the verifier's log included; empty when none. */
+  readonly log: string
+}
+
+export interface MapInfo {
+  readonly name: string
+  readonly id: number
+  /** enum bpf_map_type */
+  readonly type: number
+  readonly keySize: number
+  readonly valueSize: number
+  readonly maxEntries: number
+  readonly flags: number
+}
+
+/** A map's file descriptor, owned. Per-CPU values are `valueSize` rounded up to 8, times possible CPUs. */
+export interface BpfMap {
+  readonly info: MapInfo
+  /** Bytes of one value as user space sees it (per-CPU included). */
+  readonly userValueSize: number
+  lookup(key: Uint8Array): Uint8Array | undefined
+  /** flags: 0 BPF_ANY, 1 BPF_NOEXIST, 2 BPF_EXIST */
+  update(key: Uint8Array, value: Uint8Array, flags?: number): void
+  /** False when the key was absent. */
+  delete(key: Uint8Array): boolean
+  /** Concatenated keys and values of equal counts. Throws with `done` = how many were written. */
+  updateBatch(keys: Uint8Array, values: Uint8Array): void
+  /** Deletes the concatenated keys; returns how many existed. */
+  deleteBatch(keys: Uint8Array): number
+  /** All entries, concatenated; a walk beside writers may miss or repeat what changes meanwhile. */
+  entries(): { keys: Uint8Array; values: Uint8Array; count: number }
+  /** Maps a BPF_F_MMAPABLE array (elements at multiples of valueSize rounded up to 8) into memory. */
+  mmap(): ArrayBuffer
+  pin(path: string): void
+  close(): void
+}
+
+export interface ProgramInfo {
+  readonly name: string
+  readonly id: number
+  readonly type: number
+  /** 8 bytes in hex: equal instructions, equal tag. */
+  readonly tag: string
+}
+
+export interface BpfProgram {
+  readonly info: ProgramInfo
+  /** BPF_PROG_TEST_RUN. `ctxIn` is a struct __sk_buff or xdp_md where the type takes one. */
+  testRun(options: { data?: Uint8Array; ctxIn?: Uint8Array; repeat?: number }): {
+    retval: number
+    data: Uint8Array
+    ctx: Uint8Array
+    /** mean ns per run */
+    duration: number
+  }
+  pin(path: string): void
+  close(): void
+}
+
+export interface LinkInfo {
+  readonly id: number
+  /** enum bpf_link_type */
+  readonly type: number
+  readonly programId: number
+  /** tcx, xdp: the device it is attached to, 0 once that is gone; otherwise 0. */
+  readonly ifindex: number
+  /** cgroup: inode number of the cgroup; otherwise 0. */
+  readonly cgroupId: number
+}
+
+export interface BpfLink {
+  readonly info: LinkInfo
+  /** Replaces the program in place, without a gap. */
+  update(program: BpfProgram): void
+  /** Detaches now, although pins and other descriptors remain. */
+  detach(): void
+  pin(path: string): void
+  close(): void
+}
+
+/** An opened ELF object, before and after load. */
+export interface BpfObject {
+  /** Names in the ELF. */
+  mapNames(): string[]
+  programNames(): string[]
+  setMaxEntries(map: string, entries: number): void
+  /** Uses an existing map (e.g. a pinned one) instead of creating it. Throws EINVAL when shapes differ. */
+  reuseMap(map: string, existing: BpfMap): void
+  /** Writes a constant into .rodata* before load, found by its variable's name. Bytes must have its exact size. */
+  setConstant(variable: string, bytes: Uint8Array): void
+  /** Leaves a program out of the load. */
+  setAutoload(program: string, load: boolean): void
+  load(): void
+  map(name: string): BpfMap
+  program(name: string): BpfProgram
+  close(): void
+}
+
+export interface RingBuffer {
+  ref(): void
+  unref(): void
+  close(): void
+}
+
+/** BTF type by type, as the layout generator reads it. */
+export type BtfType =
+  | { kind: 'int'; id: number; name: string; size: number; signed: boolean; bool: boolean }
+  | { kind: 'ptr' | 'const' | 'volatile' | 'restrict'; id: number; name: string; type: number }
+  | { kind: 'typedef'; id: number; name: string; type: number }
+  | { kind: 'array'; id: number; name: string; type: number; count: number }
+  | {
+      kind: 'struct' | 'union'
+      id: number
+      name: string
+      size: number
+      members: { name: string; type: number; bitOffset: number; bitSize: number }[]
+    }
+  | { kind: 'enum'; id: number; name: string; size: number; values: { name: string; value: bigint }[] }
+  | { kind: 'var'; id: number; name: string; type: number }
+  | {
+      kind: 'datasec'
+      id: number
+      name: string
+      size: number
+      variables: { type: number; offset: number; size: number }[]
+    }
+  | { kind: 'other'; id: number; name: string; btfKind: number }
+
+export interface Native {
+  /** Versions and limits of what is linked in. */
+  readonly libbpfVersion: string
+  possibleCpus(): number
+  openObject(path: string): BpfObject
+  /** Opens a pinned map, program or link; throws ENOENT when there is none, EINVAL for another kind of object. */
+  openMap(path: string): BpfMap
+  openProgram(path: string): BpfProgram
+  openLink(path: string): BpfLink
+  /** `attachType` is enum bpf_attach_type; `cgroup` a directory of cgroup v2. */
+  attachCgroup(program: BpfProgram, cgroup: string, attachType: number): BpfLink
+  /** tcx (6.6). EINVAL on kernels without it. `position`: before = first in the chain, after = last. */
+  attachTcx(
+    program: BpfProgram,
+    ifindex: number,
+    direction: 'ingress' | 'egress',
+    position: 'before' | 'after',
+  ): BpfLink
+  /** mode: XDP_FLAGS_* 0 any, 2 generic, 4 driver */
+  attachXdp(program: BpfProgram, ifindex: number, mode: number): BpfLink
+  /** clsact + cls_bpf in direct action; replaces an own filter of the same priority and handle. */
+  attachClsact(
+    program: BpfProgram,
+    ifindex: number,
+    direction: 'ingress' | 'egress',
+    priority: number,
+    handle: number,
+  ): void
+  /** Removes that filter if it is ours by priority, handle and program name; false when it was not there. */
+  detachClsact(
+    ifindex: number,
+    direction: 'ingress' | 'egress',
+    priority: number,
+    handle: number,
+    programName: string,
+  ): boolean
+  /** Id, tag and name-less facts of the filter at that place, or undefined. */
+  queryClsact(
+    ifindex: number,
+    direction: 'ingress' | 'egress',
+    priority: number,
+    handle: number,
+  ): { programId: number } | undefined
+  /** Program ids attached to a cgroup or device, in order of execution. */
+  queryCgroup(cgroup: string, attachType: number): number[]
+  queryTcx(ifindex: number, direction: 'ingress' | 'egress'): number[]
+  /** Calls `onRecords` on the event loop with one Buffer per wake-up: u32 length (LE) + record, repeated. */
+  openRingBuffer(map: BpfMap, onRecords: (records: Uint8Array) => void): RingBuffer
+  readBtf(path: string): BtfType[]
+  /** Runs `fn` with this thread in the network namespace of `path` and returns its result; fn must be synchronous. */
+  inNetns<T>(path: string, fn: () => T): T
+  /** Inode number of the caller's network namespace or of the one at `path`. */
+  netnsInode(path?: string): bigint
+  /** 0 when there is no such device in the caller's network namespace. */
+  ifNameToIndex(name: string): number
+  /** Makes a bpffs at `path` when none is mounted there; needs CAP_SYS_ADMIN. */
+  mountBpffs(path: string): void
+  /** Creates a map without an object: tests and spare tools. */
+  createMap(options: {
+    type: number
+    name: string
+    keySize: number
+    valueSize: number
+    maxEntries: number
+    flags?: number
+  }): BpfMap
+}

@@ -1,0 +1,94 @@
+import type { Address } from './address.js'
+import type { Protocol, Scheduler } from './desired.js'
+
+/**
+ * What waggle keeps of the API's objects: the fields it uses, checked and normalised by
+ * `k8s/convert`. Sources deliver these; nothing behind them sees raw API objects.
+ */
+
+/** `namespace/name`; for a Node its name. */
+export type ObjectKey = string
+
+export interface ServiceObject {
+  readonly kind: 'Service'
+  readonly namespace: string
+  readonly name: string
+  readonly type: 'ClusterIP' | 'NodePort' | 'LoadBalancer'
+  /** Both families of a dual-stack Service; empty = nothing to serve there. */
+  readonly clusterIPs: readonly Address[]
+  readonly externalIPs: readonly Address[]
+  /** status.loadBalancer.ingress[].ip with ipMode VIP; entries with ipMode Proxy are left out (KEP-1860). */
+  readonly loadBalancerIPs: readonly Address[]
+  readonly ports: readonly ServicePortObject[]
+  /** 0 = none, otherwise seconds. */
+  readonly affinitySeconds: number
+  readonly internalLocal: boolean
+  readonly externalLocal: boolean
+  /** From the annotation `waggle.io/scheduler`; undefined = the node's default. */
+  readonly scheduler: Scheduler | undefined
+}
+
+export interface ServicePortObject {
+  /** Empty when unnamed. */
+  readonly name: string
+  readonly protocol: Protocol
+  readonly port: number
+  /** 0 = none allocated. */
+  readonly nodePort: number
+}
+
+export interface EndpointSliceObject {
+  readonly kind: 'EndpointSlice'
+  readonly namespace: string
+  readonly name: string
+  /** Label kubernetes.io/service-name. */
+  readonly service: string
+  readonly family: 'IPv4' | 'IPv6'
+  readonly endpoints: readonly EndpointObject[]
+  readonly ports: readonly { readonly name: string; readonly protocol: Protocol; readonly port: number }[]
+}
+
+export interface EndpointObject {
+  readonly addresses: readonly Address[]
+  /** Unset in the API means true. */
+  readonly ready: boolean
+  /** Unset in the API means the value of ready. */
+  readonly serving: boolean
+  readonly terminating: boolean
+  readonly nodeName: string | undefined
+}
+
+export interface NodeObject {
+  readonly kind: 'Node'
+  readonly name: string
+  /** status.addresses of type InternalIP, in order. */
+  readonly internalIPs: readonly Address[]
+}
+
+export type WatchedObject = ServiceObject | EndpointSliceObject | NodeObject
+export type WatchedKind = WatchedObject['kind']
+
+/**
+ * A change that a source reports. `synced` comes once per kind, after the first full
+ * list of that kind was delivered; until every kind is synced nothing may be pruned.
+ */
+export type SourceEvent =
+  | { readonly type: 'upsert'; readonly object: WatchedObject }
+  | { readonly type: 'delete'; readonly kind: WatchedKind; readonly key: ObjectKey }
+  | { readonly type: 'synced'; readonly kind: WatchedKind }
+  /** A part of the input was refused; the rest goes on. `where` names file and line, or the object. */
+  | { readonly type: 'problem'; readonly where: string; readonly field: string; readonly message: string }
+  | { readonly type: 'resolved'; readonly where: string }
+
+/** Where desired objects come from: a directory of manifests or the API server. */
+export interface Source {
+  /** For logs and `/healthz`, e.g. `dir:/etc/waggle` or `kube:https://10.0.0.1:6443`. */
+  readonly name: string
+  /**
+   * Starts delivering events to `sink`, in batches, each applied as one. Resolves when
+   * the source is running (not when synced). Never rejects for an outage: it retries.
+   */
+  start(sink: (events: readonly SourceEvent[]) => void): Promise<void>
+  /** Ends all watches; no event follows. */
+  stop(): Promise<void>
+}
