@@ -115,7 +115,8 @@ struct service_name {
 	char name[64];
 	char port[16];	/* name of the port, empty when unnamed */
 	__u8 proto;	/* IPPROTO_* */
-	__u8 zero[7];
+	__u8 family;	/* 4 or 6: each family of a Service port is a service of its own */
+	__u8 zero[6];
 };
 
 /* Counters of a service: per CPU, written by the program that opens a flow. */
