@@ -1,0 +1,106 @@
+import type { Address } from '../model/address.js'
+import type { FrontendKind, Protocol, Scheduler } from '../model/desired.js'
+
+/**
+ * What a dataplane holds in the kernel, read back and put in the words of the product:
+ * the rows behind `waggle show` and the metrics. Counters are plain numbers (exact up
+ * to 2^53).
+ */
+
+/** The Service port that a row belongs to; empty strings when nothing names it any more. */
+export interface ServicePortName {
+  readonly namespace: string
+  readonly service: string
+  /** Empty when unnamed. */
+  readonly port: string
+  readonly protocol: Protocol
+}
+
+export interface ServiceRow extends ServicePortName {
+  /** Index in the services map. */
+  readonly id: number
+  readonly scheduler: Scheduler
+  /** 0 = none */
+  readonly affinitySeconds: number
+  readonly internalLocal: boolean
+  readonly externalLocal: boolean
+  readonly frontends: readonly { readonly kind: FrontendKind; readonly address: Address; readonly port: number }[]
+  /** Length of the cluster-wide list. */
+  readonly backends: number
+  /** Length of the list of this node's backends. */
+  readonly localBackends: number
+  /** Flows and connections that got a backend. */
+  readonly opened: number
+  /** Those that found none. */
+  readonly refused: number
+}
+
+export interface BackendRow extends ServicePortName {
+  /** Index in the backends map. */
+  readonly id: number
+  readonly address: Address
+  readonly backendPort: number
+  /** Runs on this node. */
+  readonly local: boolean
+  readonly inCluster: boolean
+  readonly inLocal: boolean
+  readonly generation: number
+  readonly opened: number
+  /** Connected UDP sockets of this node that point at it now. */
+  readonly udpLive: number
+}
+
+export interface FlowRow extends ServicePortName {
+  readonly client: Address
+  readonly clientPort: number
+  /** What the client dialled. */
+  readonly frontend: Address
+  readonly frontendPort: number
+  readonly backend: Address
+  readonly backendPort: number
+  /** Source towards the backend; the client's own unless translated. */
+  readonly source: Address
+  readonly sourcePort: number
+  readonly state: 'opening' | 'established' | 'closing'
+  /** The backend runs on this node. */
+  readonly local: boolean
+  /** Seconds since the last packet of either half. */
+  readonly idleSeconds: number
+}
+
+export interface ProgramRow {
+  /** Name of the program in the kernel. */
+  readonly name: string
+  /** Where it hangs: `connect4`, `tcx/ingress`, `clsact/egress` … */
+  readonly hook: string
+  /** Device or cgroup that it is attached to. */
+  readonly target: string
+  readonly id: number
+  readonly tag: string
+  /** False when the kernel no longer runs it there. */
+  readonly attached: boolean
+}
+
+export interface OutcomeRow {
+  /** Lower-case name of enum hook: `connect`, `tc_ingress`. */
+  readonly hook: string
+  /** Lower-case name of enum outcome: `translated`, `no_backend`. */
+  readonly outcome: string
+  readonly packets: number
+  readonly bytes: number
+}
+
+export interface MapRow {
+  readonly name: string
+  readonly entries: number
+  readonly maxEntries: number
+}
+
+export interface Inspection {
+  readonly services: readonly ServiceRow[]
+  readonly backends: readonly BackendRow[]
+  readonly flows: readonly FlowRow[]
+  readonly programs: readonly ProgramRow[]
+  readonly outcomes: readonly OutcomeRow[]
+  readonly maps: readonly MapRow[]
+}
