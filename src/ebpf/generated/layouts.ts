@@ -1,0 +1,904 @@
+// Written by `make gen` from bpf/layout/ and bpf/maps.h (tools/gen-layouts). Do not edit.
+import { type Codec, type MapLayout, checkCount, getBytes, getText, i32, putBytes, putText, putZero, u32, uint, uint64 } from '../codec.js'
+
+/** enum outcome */
+export const Outcome = {
+  CONTINUE: 0,
+  NOT_SERVICE: 1,
+  NOT_HANDLED: 2,
+  FRAGMENT: 3,
+  TRANSLATED: 4,
+  DELIVERED: 5,
+  FORWARDED: 6,
+  REPLIED: 7,
+  UNKNOWN_FLOW: 8,
+  HOST_PORT: 9,
+  NO_PORT: 10,
+  NO_BACKEND: 11,
+  NO_LOCAL_BACKEND: 12,
+  MALFORMED: 13,
+  SNAT_EXHAUSTED: 14,
+  FLOWS_FULL: 15,
+  NO_ROUTE: 16,
+  NO_SOURCE_ADDRESS: 17,
+  TTL_EXCEEDED: 18,
+  REWRITE_FAILED: 19,
+  STALE_SOCKET: 20,
+  BROKEN_STATE: 21,
+  COUNT: 22,
+} as const
+export type Outcome = (typeof Outcome)[keyof typeof Outcome]
+
+/** Labels of enum outcome by value. */
+export const outcomeNames: Readonly<Record<number, string>> = {
+  0: 'continue',
+  1: 'not_service',
+  2: 'not_handled',
+  3: 'fragment',
+  4: 'translated',
+  5: 'delivered',
+  6: 'forwarded',
+  7: 'replied',
+  8: 'unknown_flow',
+  9: 'host_port',
+  10: 'no_port',
+  11: 'no_backend',
+  12: 'no_local_backend',
+  13: 'malformed',
+  14: 'snat_exhausted',
+  15: 'flows_full',
+  16: 'no_route',
+  17: 'no_source_address',
+  18: 'ttl_exceeded',
+  19: 'rewrite_failed',
+  20: 'stale_socket',
+  21: 'broken_state',
+}
+
+/** enum hook */
+export const Hook = {
+  CONNECT: 0,
+  SENDMSG: 1,
+  RECVMSG: 2,
+  GETPEERNAME: 3,
+  SOCK_EGRESS: 4,
+  TC_INGRESS: 5,
+  TC_EGRESS: 6,
+  COUNT: 7,
+} as const
+export type Hook = (typeof Hook)[keyof typeof Hook]
+
+/** Labels of enum hook by value. */
+export const hookNames: Readonly<Record<number, string>> = {
+  0: 'connect',
+  1: 'sendmsg',
+  2: 'recvmsg',
+  3: 'getpeername',
+  4: 'sock_egress',
+  5: 'tc_ingress',
+  6: 'tc_egress',
+}
+
+/** enum frontend_kind */
+export const FrontendKind = {
+  CLUSTER_IP: 1,
+  EXTERNAL_IP: 2,
+  LOAD_BALANCER: 3,
+  NODE_PORT: 4,
+  ADDRESS: 5,
+} as const
+export type FrontendKind = (typeof FrontendKind)[keyof typeof FrontendKind]
+
+/** Labels of enum frontend_kind by value. */
+export const frontendKindNames: Readonly<Record<number, string>> = {
+  1: 'cluster_ip',
+  2: 'external_ip',
+  3: 'load_balancer',
+  4: 'node_port',
+  5: 'address',
+}
+
+/** enum frontend_flag */
+export const FrontendFlag = {
+  OWN_ADDRESS: 1,
+} as const
+export type FrontendFlag = (typeof FrontendFlag)[keyof typeof FrontendFlag]
+
+/** Labels of enum frontend_flag by value. */
+export const frontendFlagNames: Readonly<Record<number, string>> = {
+  1: 'own_address',
+}
+
+/** enum scheduler */
+export const Scheduler = {
+  RANDOM: 0,
+  RR: 1,
+} as const
+export type Scheduler = (typeof Scheduler)[keyof typeof Scheduler]
+
+/** Labels of enum scheduler by value. */
+export const schedulerNames: Readonly<Record<number, string>> = {
+  0: 'random',
+  1: 'rr',
+}
+
+/** enum service_flag */
+export const ServiceFlag = {
+  INTERNAL_LOCAL: 1,
+  EXTERNAL_LOCAL: 2,
+} as const
+export type ServiceFlag = (typeof ServiceFlag)[keyof typeof ServiceFlag]
+
+/** Labels of enum service_flag by value. */
+export const serviceFlagNames: Readonly<Record<number, string>> = {
+  1: 'internal_local',
+  2: 'external_local',
+}
+
+/** enum backend_flag */
+export const BackendFlag = {
+  LOCAL: 1,
+  IN_CLUSTER: 2,
+  IN_LOCAL: 4,
+} as const
+export type BackendFlag = (typeof BackendFlag)[keyof typeof BackendFlag]
+
+/** Labels of enum backend_flag by value. */
+export const backendFlagNames: Readonly<Record<number, string>> = {
+  1: 'local',
+  2: 'in_cluster',
+  4: 'in_local',
+}
+
+/** enum flow_direction */
+export const FlowDirection = {
+  FORWARD: 1,
+  REPLY: 2,
+} as const
+export type FlowDirection = (typeof FlowDirection)[keyof typeof FlowDirection]
+
+/** Labels of enum flow_direction by value. */
+export const flowDirectionNames: Readonly<Record<number, string>> = {
+  1: 'forward',
+  2: 'reply',
+}
+
+/** enum flow_state */
+export const FlowState = {
+  OPENING: 0,
+  ESTABLISHED: 1,
+  CLOSING: 2,
+} as const
+export type FlowState = (typeof FlowState)[keyof typeof FlowState]
+
+/** Labels of enum flow_state by value. */
+export const flowStateNames: Readonly<Record<number, string>> = {
+  0: 'opening',
+  1: 'established',
+  2: 'closing',
+}
+
+/** enum flow_flag */
+export const FlowFlag = {
+  LOCAL_BACKEND: 1,
+  SNAT: 2,
+} as const
+export type FlowFlag = (typeof FlowFlag)[keyof typeof FlowFlag]
+
+/** Labels of enum flow_flag by value. */
+export const flowFlagNames: Readonly<Record<number, string>> = {
+  1: 'local_backend',
+  2: 'snat',
+}
+
+/** struct frontend4_key */
+export interface Frontend4Key {
+  readonly addr: number
+  readonly port: number
+  readonly proto: number
+}
+
+/** struct frontend4_key, 8 bytes */
+export const frontend4Key = {
+  name: 'frontend4_key',
+  size: 8,
+  offsets: {
+    addr: 0,
+    port: 4,
+    proto: 6,
+  },
+  encode(view: DataView, at: number, value: Frontend4Key): void {
+    view.setUint32(at, uint(value.addr, 0xffffffff, 'frontend4_key.addr'))
+    view.setUint16(at + 4, uint(value.port, 0xffff, 'frontend4_key.port'))
+    view.setUint8(at + 6, uint(value.proto, 0xff, 'frontend4_key.proto'))
+    putZero(view, at + 7, 1)
+  },
+  decode(view: DataView, at: number): Frontend4Key {
+    return {
+      addr: view.getUint32(at),
+      port: view.getUint16(at + 4),
+      proto: view.getUint8(at + 6),
+    }
+  },
+} as const satisfies Codec<Frontend4Key> & { offsets: Readonly<Record<string, number>> }
+
+/** struct frontend */
+export interface Frontend {
+  readonly service: number
+  readonly kind: number
+  readonly flags: number
+}
+
+/** struct frontend, 8 bytes */
+export const frontend = {
+  name: 'frontend',
+  size: 8,
+  offsets: {
+    service: 0,
+    kind: 4,
+    flags: 5,
+  },
+  encode(view: DataView, at: number, value: Frontend): void {
+    view.setUint32(at, uint(value.service, 0xffffffff, 'frontend.service'), true)
+    view.setUint8(at + 4, uint(value.kind, 0xff, 'frontend.kind'))
+    view.setUint8(at + 5, uint(value.flags, 0xff, 'frontend.flags'))
+    putZero(view, at + 6, 2)
+  },
+  decode(view: DataView, at: number): Frontend {
+    return {
+      service: view.getUint32(at, true),
+      kind: view.getUint8(at + 4),
+      flags: view.getUint8(at + 5),
+    }
+  },
+} as const satisfies Codec<Frontend> & { offsets: Readonly<Record<string, number>> }
+
+/** struct frontend6_key */
+export interface Frontend6Key {
+  readonly addr: Uint8Array
+  readonly port: number
+  readonly proto: number
+}
+
+/** struct frontend6_key, 20 bytes */
+export const frontend6Key = {
+  name: 'frontend6_key',
+  size: 20,
+  offsets: {
+    addr: 0,
+    port: 16,
+    proto: 18,
+  },
+  encode(view: DataView, at: number, value: Frontend6Key): void {
+    putBytes(view, at, 16, value.addr, 'frontend6_key.addr')
+    view.setUint16(at + 16, uint(value.port, 0xffff, 'frontend6_key.port'))
+    view.setUint8(at + 18, uint(value.proto, 0xff, 'frontend6_key.proto'))
+    putZero(view, at + 19, 1)
+  },
+  decode(view: DataView, at: number): Frontend6Key {
+    return {
+      addr: getBytes(view, at, 16),
+      port: view.getUint16(at + 16),
+      proto: view.getUint8(at + 18),
+    }
+  },
+} as const satisfies Codec<Frontend6Key> & { offsets: Readonly<Record<string, number>> }
+
+/** struct service */
+export interface Service {
+  readonly cluster: bigint
+  readonly local: bigint
+  readonly affinityS: number
+  readonly scheduler: number
+  readonly flags: number
+}
+
+/** struct service, 32 bytes */
+export const service = {
+  name: 'service',
+  size: 32,
+  offsets: {
+    cluster: 0,
+    local: 8,
+    affinityS: 16,
+    scheduler: 20,
+    flags: 21,
+  },
+  encode(view: DataView, at: number, value: Service): void {
+    view.setBigUint64(at, uint64(value.cluster, 'service.cluster'), true)
+    view.setBigUint64(at + 8, uint64(value.local, 'service.local'), true)
+    view.setUint32(at + 16, uint(value.affinityS, 0xffffffff, 'service.affinity_s'), true)
+    view.setUint8(at + 20, uint(value.scheduler, 0xff, 'service.scheduler'))
+    view.setUint8(at + 21, uint(value.flags, 0xff, 'service.flags'))
+    putZero(view, at + 22, 2)
+    putZero(view, at + 24, 8)
+  },
+  decode(view: DataView, at: number): Service {
+    return {
+      cluster: view.getBigUint64(at, true),
+      local: view.getBigUint64(at + 8, true),
+      affinityS: view.getUint32(at + 16, true),
+      scheduler: view.getUint8(at + 20),
+      flags: view.getUint8(at + 21),
+    }
+  },
+} as const satisfies Codec<Service> & { offsets: Readonly<Record<string, number>> }
+
+/** struct slot_block */
+export interface SlotBlock {
+  readonly words: readonly number[]
+}
+
+/** struct slot_block, 64 bytes */
+export const slotBlock = {
+  name: 'slot_block',
+  size: 64,
+  offsets: {
+    words: 0,
+  },
+  encode(view: DataView, at: number, value: SlotBlock): void {
+    checkCount(value.words, 16, 'slot_block.words')
+    value.words.forEach((element, i) => {
+      view.setUint32(at + i * 4, uint(element, 0xffffffff, 'slot_block.words'), true)
+    })
+  },
+  decode(view: DataView, at: number): SlotBlock {
+    return {
+      words: Array.from({ length: 16 }, (_, i) => view.getUint32(at + i * 4, true)),
+    }
+  },
+} as const satisfies Codec<SlotBlock> & { offsets: Readonly<Record<string, number>> }
+
+/** struct backend */
+export interface Backend {
+  readonly addr: Uint8Array
+  readonly port: number
+  readonly flags: number
+  readonly generation: number
+  readonly service: number
+}
+
+/** struct backend, 32 bytes */
+export const backend = {
+  name: 'backend',
+  size: 32,
+  offsets: {
+    addr: 0,
+    port: 16,
+    flags: 18,
+    generation: 20,
+    service: 24,
+  },
+  encode(view: DataView, at: number, value: Backend): void {
+    putBytes(view, at, 16, value.addr, 'backend.addr')
+    view.setUint16(at + 16, uint(value.port, 0xffff, 'backend.port'))
+    view.setUint8(at + 18, uint(value.flags, 0xff, 'backend.flags'))
+    putZero(view, at + 19, 1)
+    view.setUint32(at + 20, uint(value.generation, 0xffffffff, 'backend.generation'), true)
+    view.setUint32(at + 24, uint(value.service, 0xffffffff, 'backend.service'), true)
+    putZero(view, at + 28, 4)
+  },
+  decode(view: DataView, at: number): Backend {
+    return {
+      addr: getBytes(view, at, 16),
+      port: view.getUint16(at + 16),
+      flags: view.getUint8(at + 18),
+      generation: view.getUint32(at + 20, true),
+      service: view.getUint32(at + 24, true),
+    }
+  },
+} as const satisfies Codec<Backend> & { offsets: Readonly<Record<string, number>> }
+
+/** struct service_name */
+export interface ServiceName {
+  readonly namespace: string
+  readonly name: string
+  readonly port: string
+  readonly proto: number
+  readonly family: number
+}
+
+/** struct service_name, 152 bytes */
+export const serviceName = {
+  name: 'service_name',
+  size: 152,
+  offsets: {
+    namespace: 0,
+    name: 64,
+    port: 128,
+    proto: 144,
+    family: 145,
+  },
+  encode(view: DataView, at: number, value: ServiceName): void {
+    putText(view, at, 64, value.namespace, 'service_name.namespace')
+    putText(view, at + 64, 64, value.name, 'service_name.name')
+    putText(view, at + 128, 16, value.port, 'service_name.port')
+    view.setUint8(at + 144, uint(value.proto, 0xff, 'service_name.proto'))
+    view.setUint8(at + 145, uint(value.family, 0xff, 'service_name.family'))
+    putZero(view, at + 146, 6)
+  },
+  decode(view: DataView, at: number): ServiceName {
+    return {
+      namespace: getText(view, at, 64),
+      name: getText(view, at + 64, 64),
+      port: getText(view, at + 128, 16),
+      proto: view.getUint8(at + 144),
+      family: view.getUint8(at + 145),
+    }
+  },
+} as const satisfies Codec<ServiceName> & { offsets: Readonly<Record<string, number>> }
+
+/** struct service_stats */
+export interface ServiceStats {
+  readonly opened: bigint
+  readonly refused: bigint
+  readonly rrCursor: bigint
+}
+
+/** struct service_stats, 24 bytes */
+export const serviceStats = {
+  name: 'service_stats',
+  size: 24,
+  offsets: {
+    opened: 0,
+    refused: 8,
+    rrCursor: 16,
+  },
+  encode(view: DataView, at: number, value: ServiceStats): void {
+    view.setBigUint64(at, uint64(value.opened, 'service_stats.opened'), true)
+    view.setBigUint64(at + 8, uint64(value.refused, 'service_stats.refused'), true)
+    view.setBigUint64(at + 16, uint64(value.rrCursor, 'service_stats.rr_cursor'), true)
+  },
+  decode(view: DataView, at: number): ServiceStats {
+    return {
+      opened: view.getBigUint64(at, true),
+      refused: view.getBigUint64(at + 8, true),
+      rrCursor: view.getBigUint64(at + 16, true),
+    }
+  },
+} as const satisfies Codec<ServiceStats> & { offsets: Readonly<Record<string, number>> }
+
+/** struct backend_stats */
+export interface BackendStats {
+  readonly opened: bigint
+  readonly udpLive: bigint
+}
+
+/** struct backend_stats, 16 bytes */
+export const backendStats = {
+  name: 'backend_stats',
+  size: 16,
+  offsets: {
+    opened: 0,
+    udpLive: 8,
+  },
+  encode(view: DataView, at: number, value: BackendStats): void {
+    view.setBigUint64(at, uint64(value.opened, 'backend_stats.opened'), true)
+    view.setBigUint64(at + 8, uint64(value.udpLive, 'backend_stats.udp_live'), true)
+  },
+  decode(view: DataView, at: number): BackendStats {
+    return {
+      opened: view.getBigUint64(at, true),
+      udpLive: view.getBigUint64(at + 8, true),
+    }
+  },
+} as const satisfies Codec<BackendStats> & { offsets: Readonly<Record<string, number>> }
+
+/** struct outcome_stats */
+export interface OutcomeStats {
+  readonly packets: bigint
+  readonly bytes: bigint
+}
+
+/** struct outcome_stats, 16 bytes */
+export const outcomeStats = {
+  name: 'outcome_stats',
+  size: 16,
+  offsets: {
+    packets: 0,
+    bytes: 8,
+  },
+  encode(view: DataView, at: number, value: OutcomeStats): void {
+    view.setBigUint64(at, uint64(value.packets, 'outcome_stats.packets'), true)
+    view.setBigUint64(at + 8, uint64(value.bytes, 'outcome_stats.bytes'), true)
+  },
+  decode(view: DataView, at: number): OutcomeStats {
+    return {
+      packets: view.getBigUint64(at, true),
+      bytes: view.getBigUint64(at + 8, true),
+    }
+  },
+} as const satisfies Codec<OutcomeStats> & { offsets: Readonly<Record<string, number>> }
+
+/** struct affinity_key */
+export interface AffinityKey {
+  readonly client: Uint8Array
+  readonly service: number
+  readonly byCookie: number
+}
+
+/** struct affinity_key, 24 bytes */
+export const affinityKey = {
+  name: 'affinity_key',
+  size: 24,
+  offsets: {
+    client: 0,
+    service: 16,
+    byCookie: 20,
+  },
+  encode(view: DataView, at: number, value: AffinityKey): void {
+    putBytes(view, at, 16, value.client, 'affinity_key.client')
+    view.setUint32(at + 16, uint(value.service, 0xffffffff, 'affinity_key.service'), true)
+    view.setUint32(at + 20, uint(value.byCookie, 0xffffffff, 'affinity_key.by_cookie'), true)
+  },
+  decode(view: DataView, at: number): AffinityKey {
+    return {
+      client: getBytes(view, at, 16),
+      service: view.getUint32(at + 16, true),
+      byCookie: view.getUint32(at + 20, true),
+    }
+  },
+} as const satisfies Codec<AffinityKey> & { offsets: Readonly<Record<string, number>> }
+
+/** struct affinity */
+export interface Affinity {
+  readonly seenNs: bigint
+  readonly backend: number
+  readonly generation: number
+}
+
+/** struct affinity, 16 bytes */
+export const affinity = {
+  name: 'affinity',
+  size: 16,
+  offsets: {
+    seenNs: 0,
+    backend: 8,
+    generation: 12,
+  },
+  encode(view: DataView, at: number, value: Affinity): void {
+    view.setBigUint64(at, uint64(value.seenNs, 'affinity.seen_ns'), true)
+    view.setUint32(at + 8, uint(value.backend, 0xffffffff, 'affinity.backend'), true)
+    view.setUint32(at + 12, uint(value.generation, 0xffffffff, 'affinity.generation'), true)
+  },
+  decode(view: DataView, at: number): Affinity {
+    return {
+      seenNs: view.getBigUint64(at, true),
+      backend: view.getUint32(at + 8, true),
+      generation: view.getUint32(at + 12, true),
+    }
+  },
+} as const satisfies Codec<Affinity> & { offsets: Readonly<Record<string, number>> }
+
+/** struct tuple */
+export interface Tuple {
+  readonly src: Uint8Array
+  readonly dst: Uint8Array
+  readonly sport: number
+  readonly dport: number
+  readonly proto: number
+}
+
+/** struct tuple, 40 bytes */
+export const tuple = {
+  name: 'tuple',
+  size: 40,
+  offsets: {
+    src: 0,
+    dst: 16,
+    sport: 32,
+    dport: 34,
+    proto: 36,
+  },
+  encode(view: DataView, at: number, value: Tuple): void {
+    putBytes(view, at, 16, value.src, 'tuple.src')
+    putBytes(view, at + 16, 16, value.dst, 'tuple.dst')
+    view.setUint16(at + 32, uint(value.sport, 0xffff, 'tuple.sport'))
+    view.setUint16(at + 34, uint(value.dport, 0xffff, 'tuple.dport'))
+    view.setUint8(at + 36, uint(value.proto, 0xff, 'tuple.proto'))
+    putZero(view, at + 37, 3)
+  },
+  decode(view: DataView, at: number): Tuple {
+    return {
+      src: getBytes(view, at, 16),
+      dst: getBytes(view, at + 16, 16),
+      sport: view.getUint16(at + 32),
+      dport: view.getUint16(at + 34),
+      proto: view.getUint8(at + 36),
+    }
+  },
+} as const satisfies Codec<Tuple> & { offsets: Readonly<Record<string, number>> }
+
+/** struct flow */
+export interface Flow {
+  readonly to: Tuple
+  readonly seenNs: bigint
+  readonly backend: number
+  readonly generation: number
+  readonly service: number
+  readonly direction: number
+  readonly state: number
+  readonly flags: number
+}
+
+/** struct flow, 64 bytes */
+export const flow = {
+  name: 'flow',
+  size: 64,
+  offsets: {
+    to: 0,
+    seenNs: 40,
+    backend: 48,
+    generation: 52,
+    service: 56,
+    direction: 60,
+    state: 61,
+    flags: 62,
+  },
+  encode(view: DataView, at: number, value: Flow): void {
+    tuple.encode(view, at, value.to)
+    view.setBigUint64(at + 40, uint64(value.seenNs, 'flow.seen_ns'), true)
+    view.setUint32(at + 48, uint(value.backend, 0xffffffff, 'flow.backend'), true)
+    view.setUint32(at + 52, uint(value.generation, 0xffffffff, 'flow.generation'), true)
+    view.setUint32(at + 56, uint(value.service, 0xffffffff, 'flow.service'), true)
+    view.setUint8(at + 60, uint(value.direction, 0xff, 'flow.direction'))
+    view.setUint8(at + 61, uint(value.state, 0xff, 'flow.state'))
+    view.setUint8(at + 62, uint(value.flags, 0xff, 'flow.flags'))
+    putZero(view, at + 63, 1)
+  },
+  decode(view: DataView, at: number): Flow {
+    return {
+      to: tuple.decode(view, at),
+      seenNs: view.getBigUint64(at + 40, true),
+      backend: view.getUint32(at + 48, true),
+      generation: view.getUint32(at + 52, true),
+      service: view.getUint32(at + 56, true),
+      direction: view.getUint8(at + 60),
+      state: view.getUint8(at + 61),
+      flags: view.getUint8(at + 62),
+    }
+  },
+} as const satisfies Codec<Flow> & { offsets: Readonly<Record<string, number>> }
+
+/** struct device */
+export interface Device {
+  readonly addr4: Uint8Array
+  readonly addr6: Uint8Array
+}
+
+/** struct device, 32 bytes */
+export const device = {
+  name: 'device',
+  size: 32,
+  offsets: {
+    addr4: 0,
+    addr6: 16,
+  },
+  encode(view: DataView, at: number, value: Device): void {
+    putBytes(view, at, 16, value.addr4, 'device.addr4')
+    putBytes(view, at + 16, 16, value.addr6, 'device.addr6')
+  },
+  decode(view: DataView, at: number): Device {
+    return {
+      addr4: getBytes(view, at, 16),
+      addr6: getBytes(view, at + 16, 16),
+    }
+  },
+} as const satisfies Codec<Device> & { offsets: Readonly<Record<string, number>> }
+
+/** struct sock_peer */
+export interface SockPeer {
+  readonly frontendAddr: Uint8Array
+  readonly backendAddr: Uint8Array
+  readonly frontendPort: number
+  readonly backendPort: number
+  readonly backend: number
+  readonly generation: number
+  readonly service: number
+  readonly proto: number
+  readonly counted: number
+}
+
+/** struct sock_peer, 56 bytes */
+export const sockPeer = {
+  name: 'sock_peer',
+  size: 56,
+  offsets: {
+    frontendAddr: 0,
+    backendAddr: 16,
+    frontendPort: 32,
+    backendPort: 34,
+    backend: 36,
+    generation: 40,
+    service: 44,
+    proto: 48,
+    counted: 49,
+  },
+  encode(view: DataView, at: number, value: SockPeer): void {
+    putBytes(view, at, 16, value.frontendAddr, 'sock_peer.frontend_addr')
+    putBytes(view, at + 16, 16, value.backendAddr, 'sock_peer.backend_addr')
+    view.setUint16(at + 32, uint(value.frontendPort, 0xffff, 'sock_peer.frontend_port'))
+    view.setUint16(at + 34, uint(value.backendPort, 0xffff, 'sock_peer.backend_port'))
+    view.setUint32(at + 36, uint(value.backend, 0xffffffff, 'sock_peer.backend'), true)
+    view.setUint32(at + 40, uint(value.generation, 0xffffffff, 'sock_peer.generation'), true)
+    view.setUint32(at + 44, uint(value.service, 0xffffffff, 'sock_peer.service'), true)
+    view.setUint8(at + 48, uint(value.proto, 0xff, 'sock_peer.proto'))
+    view.setUint8(at + 49, uint(value.counted, 0xff, 'sock_peer.counted'))
+    putZero(view, at + 50, 6)
+  },
+  decode(view: DataView, at: number): SockPeer {
+    return {
+      frontendAddr: getBytes(view, at, 16),
+      backendAddr: getBytes(view, at + 16, 16),
+      frontendPort: view.getUint16(at + 32),
+      backendPort: view.getUint16(at + 34),
+      backend: view.getUint32(at + 36, true),
+      generation: view.getUint32(at + 40, true),
+      service: view.getUint32(at + 44, true),
+      proto: view.getUint8(at + 48),
+      counted: view.getUint8(at + 49),
+    }
+  },
+} as const satisfies Codec<SockPeer> & { offsets: Readonly<Record<string, number>> }
+
+/** struct udp_peer_key */
+export interface UdpPeerKey {
+  readonly cookie: bigint
+  readonly addr: Uint8Array
+  readonly port: number
+  readonly backend: number
+}
+
+/** struct udp_peer_key, 32 bytes */
+export const udpPeerKey = {
+  name: 'udp_peer_key',
+  size: 32,
+  offsets: {
+    cookie: 0,
+    addr: 8,
+    port: 24,
+    backend: 26,
+  },
+  encode(view: DataView, at: number, value: UdpPeerKey): void {
+    view.setBigUint64(at, uint64(value.cookie, 'udp_peer_key.cookie'), true)
+    putBytes(view, at + 8, 16, value.addr, 'udp_peer_key.addr')
+    view.setUint16(at + 24, uint(value.port, 0xffff, 'udp_peer_key.port'))
+    view.setUint8(at + 26, uint(value.backend, 0xff, 'udp_peer_key.backend'))
+    putZero(view, at + 27, 5)
+  },
+  decode(view: DataView, at: number): UdpPeerKey {
+    return {
+      cookie: view.getBigUint64(at, true),
+      addr: getBytes(view, at + 8, 16),
+      port: view.getUint16(at + 24),
+      backend: view.getUint8(at + 26),
+    }
+  },
+} as const satisfies Codec<UdpPeerKey> & { offsets: Readonly<Record<string, number>> }
+
+/** Every map of bpf/maps.h, by its name without the version. */
+export const maps = {
+  frontends4: {
+    name: 'frontends4_v1',
+    type: 1,
+    flags: 1,
+    maxEntries: 65536,
+    key: frontend4Key,
+    value: frontend,
+  } satisfies MapLayout<Frontend4Key, Frontend>,
+  frontends6: {
+    name: 'frontends6_v1',
+    type: 1,
+    flags: 1,
+    maxEntries: 65536,
+    key: frontend6Key,
+    value: frontend,
+  } satisfies MapLayout<Frontend6Key, Frontend>,
+  services: {
+    name: 'services_v1',
+    type: 2,
+    flags: 1024,
+    maxEntries: 16384,
+    key: u32,
+    value: service,
+  } satisfies MapLayout<number, Service>,
+  slots: {
+    name: 'slots_v1',
+    type: 2,
+    flags: 1024,
+    maxEntries: 32768,
+    key: u32,
+    value: slotBlock,
+  } satisfies MapLayout<number, SlotBlock>,
+  backends: {
+    name: 'backends_v1',
+    type: 2,
+    flags: 1024,
+    maxEntries: 131072,
+    key: u32,
+    value: backend,
+  } satisfies MapLayout<number, Backend>,
+  svcNames: {
+    name: 'svc_names_v1',
+    type: 1,
+    flags: 1,
+    maxEntries: 16384,
+    key: u32,
+    value: serviceName,
+  } satisfies MapLayout<number, ServiceName>,
+  svcStats: {
+    name: 'svc_stats_v1',
+    type: 6,
+    flags: 0,
+    maxEntries: 16384,
+    key: u32,
+    value: serviceStats,
+  } satisfies MapLayout<number, ServiceStats>,
+  beStats: {
+    name: 'be_stats_v1',
+    type: 2,
+    flags: 1024,
+    maxEntries: 131072,
+    key: u32,
+    value: backendStats,
+  } satisfies MapLayout<number, BackendStats>,
+  outcomes: {
+    name: 'outcomes_v1',
+    type: 6,
+    flags: 0,
+    maxEntries: 154,
+    key: u32,
+    value: outcomeStats,
+  } satisfies MapLayout<number, OutcomeStats>,
+  affinity: {
+    name: 'affinity_v1',
+    type: 9,
+    flags: 0,
+    maxEntries: 65536,
+    key: affinityKey,
+    value: affinity,
+  } satisfies MapLayout<AffinityKey, Affinity>,
+  flows: {
+    name: 'flows_v1',
+    type: 1,
+    flags: 0,
+    maxEntries: 131072,
+    key: tuple,
+    value: flow,
+  } satisfies MapLayout<Tuple, Flow>,
+  devices: {
+    name: 'devices_v1',
+    type: 1,
+    flags: 0,
+    maxEntries: 4096,
+    key: u32,
+    value: device,
+  } satisfies MapLayout<number, Device>,
+  sockConn: {
+    name: 'sock_conn_v1',
+    type: 24,
+    flags: 1,
+    maxEntries: 0,
+    key: i32,
+    value: sockPeer,
+  } satisfies MapLayout<number, SockPeer>,
+  sockSendto: {
+    name: 'sock_sendto_v1',
+    type: 24,
+    flags: 1,
+    maxEntries: 0,
+    key: i32,
+    value: sockPeer,
+  } satisfies MapLayout<number, SockPeer>,
+  udpPeers: {
+    name: 'udp_peers_v1',
+    type: 9,
+    flags: 0,
+    maxEntries: 65536,
+    key: udpPeerKey,
+    value: sockPeer,
+  } satisfies MapLayout<UdpPeerKey, SockPeer>,
+} as const
+
+/** Names of {@link maps}. */
+export type MapId = keyof typeof maps
