@@ -1,0 +1,295 @@
+import {
+  type BindAddress,
+  bindAddress,
+  choice,
+  cidr,
+  duration,
+  integer,
+  list,
+  path,
+  type SourceSpec,
+  sourceSpec,
+  text,
+  type ValueType,
+  wordOr,
+} from './types.js'
+
+/** One line of the table that flags, environment, file, reference page and checks come from. */
+export interface Option<T> {
+  /** Name of the flag without dashes; the environment name follows from it. */
+  readonly flag: string
+  readonly type: ValueType<T>
+  /** A value, or for what only the machine knows a sentence that says how it is found. */
+  readonly fallback: { readonly value: T } | { readonly derived: string }
+  /** Full sentences, Markdown allowed. */
+  readonly description: string
+  /** stable: kept until a major version says otherwise. beta: may change, with a note in the changelog. */
+  readonly stability: 'stable' | 'beta'
+  readonly group: 'General' | 'Kernel objects' | 'Limits' | 'Timing' | 'HTTP' | 'Logging'
+}
+
+const DAY = 86_400_000
+
+function option<T>(option: Option<T>): Option<T> {
+  return option
+}
+
+/**
+ * Every setting of `waggle run`. All are read once at start: a change takes a restart,
+ * which traffic does not notice. The key is the name in the configuration file.
+ */
+export const OPTIONS = {
+  nodeName: option<string>({
+    flag: 'node-name',
+    type: text(
+      'name',
+      /^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$/,
+      'must be the name of a Node object: lower-case letters, digits, dashes and dots',
+    ),
+    fallback: { derived: "the machine's host name in lower case" },
+    description:
+      'Name of this node as its Node object has it. Endpoints with this `nodeName` are local. kube-proxy calls it `--hostname-override`.',
+    stability: 'stable',
+    group: 'General',
+  }),
+  source: option<SourceSpec>({
+    flag: 'source',
+    type: sourceSpec,
+    fallback: { value: { kind: 'kube' } },
+    description:
+      'Where Services and EndpointSlices come from: `kube` is the API server, `dir:PATH` a directory of YAML or JSON manifests, watched.',
+    stability: 'stable',
+    group: 'General',
+  }),
+  kubeconfig: option<string>({
+    flag: 'kubeconfig',
+    type: path,
+    fallback: { derived: "the pod's service account" },
+    description: 'Kubeconfig file for `--source kube`.',
+    stability: 'stable',
+    group: 'General',
+  }),
+  dataplane: option<'ebpf' | 'nftables' | 'iptables' | 'ipvs'>({
+    flag: 'dataplane',
+    type: choice('ebpf', 'nftables', 'iptables', 'ipvs'),
+    fallback: { value: 'ebpf' },
+    description: 'What programs the kernel. Only `ebpf` is available yet.',
+    stability: 'stable',
+    group: 'General',
+  }),
+  scheduler: option<'random' | 'rr'>({
+    flag: 'scheduler',
+    type: choice('random', 'rr'),
+    fallback: { value: 'random' },
+    description:
+      'How a new flow gets its backend where the Service has no annotation `waggle.io/scheduler`: at random, or round robin on each CPU.',
+    stability: 'stable',
+    group: 'General',
+  }),
+  nodePortAddresses: option<readonly string[]>({
+    flag: 'nodeport-addresses',
+    type: list(wordOr('primary', cidr)),
+    fallback: { value: Object.freeze(['primary']) },
+    description:
+      "Addresses of this node that serve node ports: `primary` means the Node's InternalIPs, a CIDR every address of the machine inside it.",
+    stability: 'stable',
+    group: 'General',
+  }),
+  devices: option<readonly string[]>({
+    flag: 'devices',
+    type: list(
+      wordOr(
+        'auto',
+        text(
+          'name',
+          /^[^\s/,]{1,32}$/,
+          'must be the name of a device, with * and ? as wildcards, such as eth0 or bond*',
+        ),
+      ),
+    ),
+    fallback: { value: Object.freeze(['auto']) },
+    description:
+      "Devices on which packets for node ports, external and load-balancer addresses arrive. `auto` means those with a default route or one of the Node's InternalIPs. Never `lo`.",
+    stability: 'stable',
+    group: 'Kernel objects',
+  }),
+  cgroup: option<string>({
+    flag: 'cgroup',
+    type: path,
+    fallback: { derived: 'where /proc/mounts shows cgroup v2' },
+    description: 'Directory of cgroup v2 whose processes use Services: its root means every process of this machine.',
+    stability: 'stable',
+    group: 'Kernel objects',
+  }),
+  bpffs: option<string>({
+    flag: 'bpffs',
+    type: path,
+    fallback: { value: '/sys/fs/bpf' },
+    description: 'Where the BPF file system is mounted.',
+    stability: 'stable',
+    group: 'Kernel objects',
+  }),
+  pinDir: option<string>({
+    flag: 'pin-dir',
+    type: path,
+    fallback: { derived: '`waggle` below `--bpffs`' },
+    description:
+      'Directory of the BPF file system that holds the maps, programs and links; what is there is adopted at start.',
+    stability: 'stable',
+    group: 'Kernel objects',
+  }),
+  runDir: option<string>({
+    flag: 'run-dir',
+    type: path,
+    fallback: { value: '/run/waggle' },
+    description:
+      'Directory for the lock that keeps two agents from the same pin directory. Agents that share a pin directory must share this one too.',
+    stability: 'stable',
+    group: 'Kernel objects',
+  }),
+  maxServices: option<number>({
+    flag: 'max-services',
+    type: integer(16, 1_000_000),
+    fallback: { value: 16_384 },
+    description: 'Most Service ports, each family counted. Fixed when the maps are made.',
+    stability: 'stable',
+    group: 'Limits',
+  }),
+  maxFrontends: option<number>({
+    flag: 'max-frontends',
+    type: integer(16, 4_000_000),
+    fallback: { value: 65_536 },
+    description: 'Most frontends (address, port, protocol) of each family. Fixed when the maps are made.',
+    stability: 'stable',
+    group: 'Limits',
+  }),
+  maxBackends: option<number>({
+    flag: 'max-backends',
+    type: integer(16, 4_000_000),
+    fallback: { value: 131_072 },
+    description: 'Most backends; an endpoint counts once for each Service port. Fixed when the maps are made.',
+    stability: 'stable',
+    group: 'Limits',
+  }),
+  maxSlots: option<number>({
+    flag: 'max-slots',
+    type: integer(256, 64_000_000),
+    fallback: { value: 524_288 },
+    description:
+      'Most places in lists of backends; a backend takes one in the cluster-wide list and one in the local list, and a growing list needs room for its copy. Fixed when the maps are made.',
+    stability: 'beta',
+    group: 'Limits',
+  }),
+  maxFlows: option<number>({
+    flag: 'max-flows',
+    type: integer(256, 16_000_000),
+    fallback: { value: 65_536 },
+    description:
+      'Most flows through node ports, external and load-balancer addresses at a time. Fixed when the maps are made.',
+    stability: 'stable',
+    group: 'Limits',
+  }),
+  minSyncPeriod: option<number>({
+    flag: 'min-sync-period',
+    type: duration(0, 60_000),
+    fallback: { value: 50 },
+    description:
+      'Least time between two writes to the kernel while changes keep coming. A change after a pause is written at once.',
+    stability: 'stable',
+    group: 'Timing',
+  }),
+  syncPeriod: option<number>({
+    flag: 'sync-period',
+    type: duration(1000, DAY),
+    fallback: { value: 30_000 },
+    description:
+      'How often everything is compared although nothing changed. A change that waits twice as long makes `/healthz` answer 503.',
+    stability: 'stable',
+    group: 'Timing',
+  }),
+  flowTcpEstablishedTimeout: option<number>({
+    flag: 'flow-tcp-established-timeout',
+    type: duration(1000, 30 * DAY),
+    fallback: { value: 7_440_000 },
+    description: 'How long a TCP flow may be idle (RFC 5382: not less than 2h4m).',
+    stability: 'stable',
+    group: 'Timing',
+  }),
+  flowTcpTransitoryTimeout: option<number>({
+    flag: 'flow-tcp-transitory-timeout',
+    type: duration(1000, DAY),
+    fallback: { value: 240_000 },
+    description: 'The same for a TCP flow that is opening or closing (RFC 5382: not less than 4m).',
+    stability: 'stable',
+    group: 'Timing',
+  }),
+  flowUdpTimeout: option<number>({
+    flag: 'flow-udp-timeout',
+    type: duration(1000, DAY),
+    fallback: { value: 120_000 },
+    description: 'How long a UDP flow without a reply may be idle (RFC 4787: not less than 2m).',
+    stability: 'stable',
+    group: 'Timing',
+  }),
+  flowUdpStreamTimeout: option<number>({
+    flag: 'flow-udp-stream-timeout',
+    type: duration(1000, DAY),
+    fallback: { value: 300_000 },
+    description: 'The same for a UDP flow that was answered.',
+    stability: 'stable',
+    group: 'Timing',
+  }),
+  metricsBindAddress: option<BindAddress>({
+    flag: 'metrics-bind-address',
+    type: bindAddress(10249),
+    fallback: { value: Object.freeze({ host: '127.0.0.1', port: 10249 }) },
+    description: 'Where `/metrics` and `/proxyMode` are served. Port 10249 is added where it is missing.',
+    stability: 'stable',
+    group: 'HTTP',
+  }),
+  healthzBindAddress: option<BindAddress>({
+    flag: 'healthz-bind-address',
+    type: bindAddress(10256),
+    fallback: { value: Object.freeze({ host: '0.0.0.0', port: 10256 }) },
+    description: 'Where `/healthz`, `/livez` and `/readyz` are served. Port 10256 is added where it is missing.',
+    stability: 'stable',
+    group: 'HTTP',
+  }),
+  logLevel: option<'error' | 'warn' | 'info' | 'debug'>({
+    flag: 'log-level',
+    type: choice('error', 'warn', 'info', 'debug'),
+    fallback: { value: 'info' },
+    description: 'Least important lines that are written.',
+    stability: 'stable',
+    group: 'Logging',
+  }),
+  logFormat: option<'text' | 'json'>({
+    flag: 'log-format',
+    type: choice('text', 'json'),
+    fallback: { value: 'text' },
+    description: 'Lines for people or for machines; both go to standard error.',
+    stability: 'stable',
+    group: 'Logging',
+  }),
+} as const
+
+export type OptionKey = keyof typeof OPTIONS
+
+/** What the table says about a key's value. */
+export type OptionValue<K extends OptionKey> = (typeof OPTIONS)[K] extends Option<infer T> ? T : never
+
+/** Settings that were given somewhere or have a plain default; derived ones may be absent. */
+export type Settings = { readonly [K in OptionKey]?: OptionValue<K> }
+
+/** Keys in the order of the table. */
+export const OPTION_KEYS = Object.keys(OPTIONS) as OptionKey[]
+
+/** The table's line for a key, its type forgotten: for code that walks the table. */
+export function optionOf(key: OptionKey): Option<unknown> {
+  return OPTIONS[key] as Option<unknown>
+}
+
+/** `max-services` -> `WAGGLE_MAX_SERVICES`. */
+export function environmentName(flag: string): string {
+  return `WAGGLE_${flag.toUpperCase().replaceAll('-', '_')}`
+}
