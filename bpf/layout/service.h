@@ -113,7 +113,7 @@ struct backend {
 struct service_name {
 	char namespace[64];
 	char name[64];
-	char port[16];	/* name of the port, empty when unnamed */
+	char port[64];	/* name of the port (a DNS label), empty when unnamed */
 	__u8 proto;	/* IPPROTO_* */
 	__u8 family;	/* 4 or 6: each family of a Service port is a service of its own */
 	__u8 zero[6];
@@ -138,6 +138,6 @@ _Static_assert(sizeof(struct frontend) == 8, "frontend is 8 bytes");
 _Static_assert(sizeof(struct service) == 32, "service is 32 bytes");
 _Static_assert(sizeof(struct slot_block) == 64, "slot_block is 64 bytes");
 _Static_assert(sizeof(struct backend) == 32, "backend is 32 bytes");
-_Static_assert(sizeof(struct service_name) == 152, "service_name is 152 bytes");
+_Static_assert(sizeof(struct service_name) == 200, "service_name is 200 bytes");
 
 #endif
