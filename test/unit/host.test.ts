@@ -1,0 +1,148 @@
+import { expect, test } from 'vitest'
+import { silentLogger } from '../../src/base/log.js'
+import { chooseUplinks, isLinkLocal, ownAddresses } from '../../src/host/devices.js'
+import type { NetworkFacts } from '../../src/host/facts.js'
+import { readNetworkFacts } from '../../src/host/facts.js'
+import { defaultRouteDevices, deviceNames, findCgroup2 } from '../../src/host/proc-net.js'
+import { type HostNetwork, HostWatch } from '../../src/host/watch.js'
+import type { Address } from '../../src/model/address.js'
+import { FakeClock } from './sync-fake-clock.js'
+
+const ROUTE = `Iface	Destination	Gateway 	Flags	RefCnt	Use	Metric	Mask		MTU	Window	IRTT
+eth0	00000000	010200C0	0003	0	0	0	00000000	0	0	0
+eth1	00000000	010200C0	0200	0	0	0	00000000	0	0	0
+eth2	000200C0	00000000	0001	0	0	0	00FFFFFF	0	0	0
+`
+const zero = '0'.repeat(32)
+const ROUTE6 = `fd000000000000000000000000000000 40 ${zero} 00 ${zero} 00000100 00000001 00000000 00000001     eth3
+${zero} 00 ${zero} 00 fd000000000000000000000000000001 00000400 00000002 00000000 00000003     eth4
+${zero} 00 ${zero} 00 ${zero} ffffffff 00000001 00000000 00200200       lo
+${zero} 00 ${zero} 00 ${zero} ffffffff 00000001 00000000 00200201     eth5
+`
+
+function facts(devices: Record<string, string[]>, defaultRoutes: string[] = []): NetworkFacts {
+  return {
+    names: Object.keys(devices),
+    addresses: new Map(Object.entries(devices) as [string, Address[]][]),
+    defaultRoutes: new Set(defaultRoutes),
+  }
+}
+const ip = (text: string) => text as Address
+const names = (uplinks: readonly { name: string }[]) => uplinks.map(({ name }) => name)
+
+test('default routes of both families, without rejecting ones and those of other networks', () => {
+  expect([...defaultRouteDevices(ROUTE, ROUTE6)]).toEqual(['eth0', 'eth4'])
+  expect([...defaultRouteDevices('', '')]).toEqual([])
+})
+
+test('device names of /proc/net/dev', () => {
+  expect(deviceNames('Inter-|  Receive\n face |bytes\n    lo:    3193 29\nveth1:1 2: 3\n  a.b:  0\n')).toEqual([
+    'lo',
+    'veth1:1 2',
+    'a.b',
+  ])
+})
+
+test.each([
+  [
+    'hybrid',
+    'tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n',
+    '/sys/fs/cgroup/unified',
+  ],
+  ['escaped', 'none /mnt/my\\040cgroup cgroup2 rw 0 0\n', '/mnt/my cgroup'],
+  ['v1 only', 'cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n', undefined],
+])('cgroup v2 in /proc/mounts: %s', (_, mounts, want) => {
+  expect(findCgroup2(mounts)).toBe(want)
+})
+
+test('auto takes devices with a default route or an InternalIP of the Node, never lo', () => {
+  const machine = facts({ lo: ['10.0.0.9'], eth0: ['192.168.0.1'], eth1: ['10.0.0.1'], veth0: [] }, ['eth0', 'lo'])
+  expect(names(chooseUplinks(machine, ['auto'], [ip('10.0.0.1'), ip('10.0.0.9')], []))).toEqual(['eth0', 'eth1'])
+})
+
+test.each([
+  [['eth?'], ['eth0', 'eth1']],
+  [['*'], ['a.b', 'axb', 'eth0', 'eth1', 'eth10']],
+  [['a.b'], ['a.b']],
+  [
+    ['eth10', 'auto'],
+    ['eth1', 'eth10'],
+  ],
+  [['absent'], []],
+])('patterns %j', (patterns, want) => {
+  const machine = facts({ lo: [], eth0: [], eth1: [], eth10: [], 'a.b': [], axb: [] }, ['eth1'])
+  expect(names(chooseUplinks(machine, patterns, [], []))).toEqual(want)
+})
+
+test('the source address is the InternalIP where the device has it, else the first beyond the link', () => {
+  const machine = facts({ eth0: ['169.254.1.1', '10.0.0.7', '10.0.0.8', 'fe80::1', '2001:db8::1'] })
+  expect(chooseUplinks(machine, ['eth0'], [], [])).toEqual([
+    { name: 'eth0', address4: '10.0.0.7', address6: '2001:db8::1' },
+  ])
+  expect(chooseUplinks(machine, ['eth0'], [ip('10.0.0.8')], [])[0]?.address4).toBe('10.0.0.8')
+})
+
+test('a chosen device without carrier stays with its addresses; one that is gone goes', () => {
+  const up = chooseUplinks(facts({ eth0: ['10.0.0.1'] }, ['eth0']), ['auto'], [], [])
+  const noCarrier: NetworkFacts = { names: ['eth0'], addresses: new Map(), defaultRoutes: new Set() }
+  expect(chooseUplinks(noCarrier, ['auto'], [], up)).toEqual(up)
+  expect(chooseUplinks(facts({ eth1: [] }), ['auto'], [], up)).toEqual([])
+})
+
+test('own addresses: sorted, once each, loopback included, link-local not', () => {
+  expect(ownAddresses(facts({ lo: ['127.0.0.1'], a: ['10.0.0.2', 'fe80::1'], b: ['10.0.0.1', '10.0.0.2'] }))).toEqual([
+    '10.0.0.1',
+    '10.0.0.2',
+    '127.0.0.1',
+  ])
+  expect(['169.254.0.1', 'febf::1', 'fec0::1', '169.253.0.1'].map(text => isLinkLocal(ip(text)))).toEqual([
+    true,
+    true,
+    false,
+    false,
+  ])
+})
+
+test('the watch tells of the first state, then of changes alone, and once of a failure', () => {
+  const clock = new FakeClock()
+  const seen: HostNetwork[] = []
+  const errors: string[] = []
+  let machine: NetworkFacts | Error = facts({ eth0: ['10.0.0.1'] }, ['eth0'])
+  let ifindex = 7
+  const watch = new HostWatch({
+    readFacts: () => {
+      if (machine instanceof Error) throw machine
+      return machine
+    },
+    ifNameToIndex: name => (name === 'eth0' ? ifindex : 0),
+    patterns: ['auto'],
+    onChange: network => seen.push(network),
+    clock,
+    logger: { ...silentLogger, error: message => errors.push(message) },
+  })
+  watch.start()
+  expect(seen).toHaveLength(1)
+  clock.advance(5000)
+  expect(seen).toHaveLength(1)
+
+  ifindex = 8 // made anew under the same name
+  clock.advance(1000)
+  expect(seen.at(-1)?.devices).toEqual([{ name: 'eth0', ifindex: 8, address4: '10.0.0.1', address6: undefined }])
+
+  machine = new Error('no /proc')
+  clock.advance(3000)
+  expect(errors).toHaveLength(1)
+  expect(seen).toHaveLength(2)
+
+  machine = facts({ eth0: ['10.0.0.1', '10.0.0.2'] }, ['eth0'])
+  watch.setInternalIPs([ip('10.0.0.2')])
+  expect(seen.at(-1)?.devices[0]?.address4).toBe('10.0.0.2')
+  watch.stop()
+  expect(clock.pending).toBe(0)
+})
+
+test('the facts of this machine name lo and its address', () => {
+  const here = readNetworkFacts()
+  expect(here.names).toContain('lo')
+  expect(here.addresses.get('lo')).toContain('127.0.0.1')
+})
