@@ -5,6 +5,7 @@
 #ifndef WAGGLE_LIB_ADDR_H
 #define WAGGLE_LIB_ADDR_H
 
+#include <stdbool.h>
 #include <linux/bpf.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>

@@ -7,6 +7,8 @@
 #ifndef WAGGLE_LIB_BACKEND_H
 #define WAGGLE_LIB_BACKEND_H
 
+#include <stdbool.h>
+
 #include "../maps.h"
 
 static __always_inline const struct backend *backend_get(__u32 index)

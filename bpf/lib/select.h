@@ -57,7 +57,8 @@ static __always_inline int select_backend(__u32 index, bool local, struct affini
 	struct backend_stats *backend_stats;
 	const struct backend *backend;
 	__u64 range;
-	__u32 chosen = 0;
+	__u32 bound = 0;
+	__u32 chosen;
 	__u32 count;
 
 	if (!service || !stats)
@@ -73,10 +74,9 @@ static __always_inline int select_backend(__u32 index, bool local, struct affini
 	}
 	client->service = index;
 	if (service->affinity_s)
-		chosen = affinity_find(client, service->affinity_s,
-				       local ? BACKEND_IN_LOCAL : BACKEND_IN_CLUSTER);
-	if (!chosen)
-		chosen = slot_get((__u32)range + schedule(service->scheduler, count, stats));
+		bound = affinity_find(client, service->affinity_s,
+				      local ? BACKEND_IN_LOCAL : BACKEND_IN_CLUSTER);
+	chosen = bound ?: slot_get((__u32)range + schedule(service->scheduler, count, stats));
 	backend = backend_get(chosen);
 	backend_stats = backend_stats_get(chosen);
 	if (!chosen || !backend || !backend_stats)
@@ -86,7 +86,7 @@ static __always_inline int select_backend(__u32 index, bool local, struct affini
 	choice->flags = backend->flags;
 	choice->backend = chosen;
 	choice->generation = backend->generation;
-	if (service->affinity_s)
+	if (service->affinity_s && !bound)
 		affinity_remember(client, chosen, choice->generation);
 	stats->opened++;
 	__sync_fetch_and_add(&backend_stats->opened, 1);
