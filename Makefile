@@ -61,5 +61,5 @@ $(B)/waggle.mjs: $(TS_SOURCES) node_modules/.package-lock.json
 $(B)/lab.mjs: $(shell find tools/labkit -name '*.ts' 2>/dev/null) node_modules/.package-lock.json
 	$(ESBUILD) tools/labkit/main.ts --outfile=$@
 
-$(B)/echo.mjs: tools/labkit/echo/main.ts node_modules/.package-lock.json
+$(B)/echo.mjs: $(wildcard tools/labkit/echo/*.ts) node_modules/.package-lock.json
 	$(ESBUILD) tools/labkit/echo/main.ts --outfile=$@
