@@ -1,0 +1,297 @@
+import type { IncomingMessage } from 'node:http'
+import type { Clock } from '../base/clock.js'
+import type { SourceEvent, WatchedKind } from '../model/objects.js'
+import { Backoff, type BackoffLimits, sleep } from './kube-backoff.js'
+import type { KubeClient } from './kube-client.js'
+import { errorOfStatus, errorOfStream, KubeError, type KubeErrorKind } from './kube-errors.js'
+import { isOlder, type Known, type Relisted, record, versionOf } from './kube-known.js'
+import { LineFramer } from './kube-lines.js'
+
+export interface ReflectorTiming extends BackoffLimits {
+  /** A connection without a byte for this long is given up. Servers send bookmarks about once a minute. */
+  readonly idleMs: number
+  /** A watch is asked to end after a random time between these, seconds. */
+  readonly watchSeconds: readonly [number, number]
+  /** Age of held deletions at which another list settles them, as in the fuse's limits. */
+  readonly confirmMs: number
+}
+
+/** What a reflector tells those who count and report; each call is one occurrence. */
+export interface ReflectorObserver {
+  /** A full list was delivered; it took `ms`. */
+  onList(kind: WatchedKind, list: { objects: number; upserts: number; deletes: number; held: number; ms: number }): void
+  /** A watch was accepted. */
+  onWatch(kind: WatchedKind): void
+  /** Watch events were delivered; bookmarks count, too. */
+  onEvents(kind: WatchedKind, events: number): void
+  /** A list or watch failed; the next try comes in `retryMs`. */
+  onError(kind: WatchedKind, error: KubeError, retryMs: number): void
+}
+
+export interface ReflectorParts {
+  readonly client: KubeClient
+  readonly known: Known
+  readonly clock: Clock
+  readonly random: () => number
+  readonly timing: ReflectorTiming
+  readonly observer: ReflectorObserver
+  /** Receives each batch; may throw. */
+  readonly deliver: (events: readonly SourceEvent[]) => void
+}
+
+/** Which objects: `path` of the collection, and what the server shall filter. */
+export interface Collection {
+  readonly kind: WatchedKind
+  readonly path: string
+  readonly selector: Readonly<Record<string, string>>
+}
+
+/** Objects a page; what the server's own clients use. */
+const pageSize = 500
+
+/** Watches in a row that failed without telling anything new; then the place to go on from is to blame. */
+const fruitlessWatches = 3
+
+/**
+ * Keeps one collection in step with the server for as long as it runs: list, then watch
+ * from there, resume where a watch ended, list again only when the server has forgotten
+ * that place (410) or the watch leads nowhere.
+ */
+export class Reflector {
+  readonly #collection: Collection
+  readonly #parts: ReflectorParts
+  readonly #backoff: Backoff
+  /** Where the next watch goes on; undefined = a list is due. */
+  #version: string | undefined
+  /** The newest version seen, kept over a relist. */
+  #newest = ''
+  #fruitless = 0
+
+  constructor(collection: Collection, parts: ReflectorParts) {
+    this.#collection = collection
+    this.#parts = parts
+    this.#backoff = new Backoff(parts.timing, parts.random)
+  }
+
+  /** Runs until `signal` is aborted; never rejects. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, observer, known } = this.#parts
+    while (!signal.aborted) {
+      let began = clock.monotonic()
+      try {
+        if (this.#version === undefined) {
+          await this.#list(signal)
+          began = clock.monotonic()
+        }
+        await this.#watch(signal)
+        // Servers end watches all the time; one that lived is gone on with at once.
+        const livedMs = clock.monotonic() - began
+        if (livedMs >= this.#parts.timing.healthyMs || this.#version === undefined) this.#backoff.reset()
+        else await sleep(clock, this.#backoff.next(livedMs), signal)
+      } catch (thrown) {
+        if (signal.aborted) return
+        const error = errorOfStream(`read ${this.#collection.path}`, thrown)
+        if (error.kind === 'expired') this.#version = undefined
+        if (error.kind === 'handler') {
+          // What was in the batch is lost: tell everything again.
+          this.#version = undefined
+          known.distrust()
+        }
+        const retryMs = this.#backoff.next(clock.monotonic() - began, error.retryAfterMs)
+        observer.onError(this.#collection.kind, error, retryMs)
+        await sleep(clock, retryMs, signal)
+      }
+    }
+  }
+
+  /** Delivers a full list, and sets the version from which to watch. */
+  async #list(signal: AbortSignal): Promise<void> {
+    const { clock, observer } = this.#parts
+    const began = clock.monotonic()
+    let list: { version: string; objects: number; result: Relisted }
+    try {
+      list = await this.#pages(pageSize, signal)
+    } catch (error) {
+      // A token to go on with lives for minutes only; in one piece there is none to expire.
+      if (!(error instanceof KubeError) || error.kind !== 'expired') throw error
+      list = await this.#pages(0, signal)
+    }
+    const { events, ...counts } = list.result
+    this.#deliver(events)
+    this.#version = list.version
+    this.#newest = list.version
+    this.#fruitless = 0
+    observer.onList(this.#collection.kind, { ...counts, objects: list.objects, ms: clock.monotonic() - began })
+  }
+
+  /** Reads all pages of `limit` objects (0 = one page holds all). */
+  async #pages(limit: number, signal: AbortSignal) {
+    const { client, clock, known } = this.#parts
+    const what = `list ${this.#collection.path}`
+    const relist = known.relist()
+    let objects = 0
+    let token: string | undefined
+    do {
+      const query = { ...(limit > 0 ? { limit: String(limit) } : {}), ...(token ? { continue: token } : {}) }
+      const response = await client.get(what, this.#url(query), signal)
+      const page = parsePage(what, await this.#body(what, response))
+      if (token === undefined && isOlder(page.version, this.#newest)) {
+        // The server's data was put back to an older state: versions we know may mean something else now.
+        known.distrust()
+      }
+      try {
+        relist.add(page.items)
+      } catch (cause) {
+        throw new KubeError('garbled', { what, cause })
+      }
+      objects += page.items.length
+      token = page.token
+      if (token === undefined) return { version: page.version, objects, result: relist.finish(clock.monotonic()) }
+    } while (!signal.aborted)
+    throw signal.reason
+  }
+
+  async #body(what: string, response: IncomingMessage): Promise<string> {
+    const chunks: Buffer[] = []
+    for await (const chunk of this.#alive(what, response)) chunks.push(chunk)
+    return Buffer.concat(chunks).toString('utf8')
+  }
+
+  /** Delivers events until the server ends the watch, or a list is due to settle held deletions. */
+  async #watch(signal: AbortSignal): Promise<void> {
+    const { client, known, observer, random, timing } = this.#parts
+    const what = `watch ${this.#collection.path}`
+    const [least, most] = timing.watchSeconds
+    const query = {
+      watch: '1',
+      allowWatchBookmarks: 'true',
+      resourceVersion: this.#version ?? '',
+      timeoutSeconds: String(Math.round(least + (most - least) * random())),
+    }
+    let progress = false
+    try {
+      const response = await client.get(what, this.#url(query), signal)
+      observer.onWatch(this.#collection.kind)
+      const framer = new LineFramer()
+      for await (const chunk of this.#alive(what, response, known.held > 0 ? timing.confirmMs : undefined)) {
+        const { events, lines, error } = this.#read(what, framer, chunk)
+        this.#deliver(events)
+        if (lines > 0) observer.onEvents(this.#collection.kind, lines)
+        progress ||= lines > 0
+        if (error !== undefined) throw error
+      }
+      if (known.held > 0) {
+        this.#version = undefined
+        client.rotate() // a second opinion, where there is one
+      }
+    } catch (error) {
+      if (!progress && error instanceof KubeError && pointless.has(error.kind)) this.#fruitless++
+      throw error
+    } finally {
+      if (progress) this.#fruitless = 0
+      if (this.#fruitless >= fruitlessWatches) this.#version = undefined
+    }
+  }
+
+  /** The events of one chunk, and the error that ends the watch; what came before the error counts. */
+  #read(what: string, framer: LineFramer, chunk: Buffer) {
+    const events: SourceEvent[] = []
+    let lines = 0
+    try {
+      for (const line of framer.push(chunk)) {
+        events.push(...this.#event(what, line))
+        lines++
+      }
+    } catch (thrown) {
+      const error = thrown instanceof KubeError ? thrown : new KubeError('garbled', { what, cause: thrown })
+      return { events, lines, error }
+    }
+    return { events, lines, error: undefined }
+  }
+
+  #event(what: string, line: string): readonly SourceEvent[] {
+    const { known } = this.#parts
+    const { type, object } = record(JSON.parse(line)) ?? {}
+    if (type === 'ERROR') throw errorOfEvent(what, object)
+    const version = versionOf(object)
+    if (isOlder(version, this.#version ?? '')) {
+      const cause = `version ${version} after ${this.#version}: the server's history went back`
+      throw new KubeError('expired', { what, cause })
+    }
+    let events: readonly SourceEvent[] = []
+    if (type === 'ADDED' || type === 'MODIFIED') events = known.upsert(object)
+    else if (type === 'DELETED') events = known.delete(object)
+    else if (type !== 'BOOKMARK') throw new TypeError(`an event of type ${JSON.stringify(type)}`)
+    if (version !== '') {
+      this.#version = version
+      this.#newest = version
+    }
+    return events
+  }
+
+  /**
+   * The chunks of an answer. Throws KubeError `silent` when none comes for `idleMs`, `cut`
+   * when the connection breaks; ends quietly after `lifeMs`.
+   */
+  async *#alive(what: string, response: IncomingMessage, lifeMs?: number): AsyncGenerator<Buffer> {
+    const { clock, timing } = this.#parts
+    let ended: 'silent' | 'over' | undefined
+    const endAs = (how: 'silent' | 'over') => () => {
+      ended = how
+      response.destroy()
+    }
+    const cancelLife = lifeMs === undefined ? () => {} : clock.after(lifeMs, endAs('over'))
+    let cancelIdle = clock.after(timing.idleMs, endAs('silent'))
+    try {
+      for await (const chunk of response) {
+        cancelIdle()
+        yield chunk
+        cancelIdle = clock.after(timing.idleMs, endAs('silent'))
+      }
+    } catch (error) {
+      if (ended === 'silent') throw new KubeError('silent', { what, cause: `no byte for ${timing.idleMs} ms` })
+      if (ended !== 'over') throw errorOfStream(what, error)
+    } finally {
+      cancelIdle()
+      cancelLife()
+      response.destroy()
+    }
+  }
+
+  #deliver(events: readonly SourceEvent[]): void {
+    if (events.length === 0) return
+    try {
+      this.#parts.deliver(events)
+    } catch (cause) {
+      throw new KubeError('handler', { what: `take over ${events.length} events of ${this.#collection.path}`, cause })
+    }
+  }
+
+  #url(query: Readonly<Record<string, string>>): string {
+    return `${this.#collection.path}?${new URLSearchParams({ ...this.#collection.selector, ...query })}`
+  }
+}
+
+/** Failures of a watch that may come again and again as long as it starts at the same version. */
+const pointless: ReadonlySet<KubeErrorKind> = new Set(['silent', 'refused', 'garbled'])
+
+function errorOfEvent(what: string, object: unknown): KubeError {
+  const status = record(object)
+  const seconds = Number(record(status?.details)?.retryAfterSeconds ?? 0)
+  const message = typeof status?.message === 'string' ? status.message : ''
+  return errorOfStatus(what, Number(status?.code ?? 0), message, Number.isFinite(seconds) ? seconds * 1000 : 0)
+}
+
+/** A page of a list; throws KubeError `garbled` when it is none. */
+function parsePage(what: string, text: string): { version: string; items: readonly unknown[]; token?: string } {
+  try {
+    const page = record(JSON.parse(text))
+    const items = page?.items ?? []
+    const version = versionOf(page)
+    if (!Array.isArray(items) || version === '') throw new TypeError('not a list with a resourceVersion')
+    const token = record(page?.metadata)?.continue
+    return { version, items, ...(typeof token === 'string' && token !== '' ? { token } : {}) }
+  } catch (cause) {
+    throw new KubeError('garbled', { what, cause })
+  }
+}

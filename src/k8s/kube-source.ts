@@ -1,0 +1,167 @@
+import { type Clock, systemClock } from '../base/clock.js'
+import type { Logger } from '../base/log.js'
+import type { Source, SourceEvent, WatchedKind } from '../model/objects.js'
+import type { KubeAccess } from './kube-access.js'
+import { defaultBackoff } from './kube-backoff.js'
+import { KubeClient, type KubeClientOptions } from './kube-client.js'
+import type { KubeError } from './kube-errors.js'
+import { defaultFuse, type FuseLimits, Known } from './kube-known.js'
+import { type Collection, Reflector, type ReflectorObserver, type ReflectorTiming } from './kube-reflector.js'
+
+/** How one kind stands, for `/healthz` and metrics. */
+export interface KindStatus {
+  readonly kind: WatchedKind
+  /** Its first full list was delivered. */
+  readonly synced: boolean
+  /** Objects delivered and not deleted since. */
+  readonly objects: number
+  /** Deletions that wait for a second list. */
+  readonly held: number
+  /** When the server was last heard of: a list, an event or a bookmark. */
+  readonly lastEventAt: Date | undefined
+  /** Lists and watches that failed since one was last answered; 0 = it goes well. */
+  readonly failures: number
+  /** Why the last of them failed. */
+  readonly lastError: KubeError | undefined
+}
+
+export interface KubeSourceOptions extends KubeClientOptions {
+  readonly access: KubeAccess
+  /** The Node object to watch: our own. */
+  readonly nodeName: string
+  readonly log: Logger
+  readonly observer?: ReflectorObserver
+  /** Overrides, for tests and for unusual servers. */
+  readonly timing?: Partial<Omit<ReflectorTiming, 'confirmMs'>>
+  readonly fuse?: Partial<FuseLimits>
+  readonly clock?: Clock
+  readonly random?: () => number
+}
+
+const defaultTiming = { ...defaultBackoff, idleMs: 150_000, watchSeconds: [300, 600] } as const
+
+/** The labels with which kube-proxy's users tell it to leave a Service to somebody else. */
+const notForOthers = '!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name'
+
+function collections(nodeName: string): readonly Collection[] {
+  return [
+    { kind: 'Service', path: '/api/v1/services', selector: { labelSelector: notForOthers } },
+    {
+      kind: 'EndpointSlice',
+      path: '/apis/discovery.k8s.io/v1/endpointslices',
+      selector: { labelSelector: notForOthers },
+    },
+    { kind: 'Node', path: '/api/v1/nodes', selector: { fieldSelector: `metadata.name=${nodeName}` } },
+  ]
+}
+
+/** A failure that goes on is logged again at every so many. */
+const repeatLogAt = 20
+
+/** Desired objects from the Kubernetes API: one reflector a kind, over one client. */
+export class KubeSource implements Source {
+  readonly name: string
+  readonly #options: KubeSourceOptions
+  readonly #clock: Clock
+  readonly #client: KubeClient
+  readonly #kinds = new Map<WatchedKind, { collection: Collection; known: Known; seen: Seen }>()
+  readonly #stop = new AbortController()
+  #running: Promise<unknown> = Promise.resolve()
+
+  constructor(options: KubeSourceOptions) {
+    this.#options = options
+    this.#clock = options.clock ?? systemClock
+    this.#client = new KubeClient(options.access, this.#clock, options)
+    this.name = `kube:${this.#client.server}`
+    for (const collection of collections(options.nodeName)) {
+      const known = new Known(collection.kind, { ...defaultFuse, ...options.fuse })
+      const seen: Seen = { lastEventAt: undefined, failures: 0, lastError: undefined }
+      this.#kinds.set(collection.kind, { collection, known, seen })
+    }
+  }
+
+  async start(sink: (events: readonly SourceEvent[]) => void): Promise<void> {
+    const { timing, fuse, random } = this.#options
+    const signal = this.#stop.signal
+    const runs = [...this.#kinds.values()].map(({ collection, known }) =>
+      new Reflector(collection, {
+        client: this.#client,
+        known,
+        clock: this.#clock,
+        random: random ?? Math.random,
+        timing: { ...defaultTiming, ...timing, confirmMs: fuse?.confirmMs ?? defaultFuse.confirmMs },
+        observer: this.#observer(),
+        deliver: events => {
+          if (!signal.aborted) sink(events)
+        },
+      }).run(signal),
+    )
+    this.#running = Promise.all(runs)
+    this.#options.log.info('watching the API server', { server: this.#client.server, node: this.#options.nodeName })
+  }
+
+  async stop(): Promise<void> {
+    this.#stop.abort()
+    await this.#running
+    this.#client.close()
+  }
+
+  /** How each kind stands now. */
+  status(): readonly KindStatus[] {
+    return [...this.#kinds.values()].map(({ collection, known, seen }) => ({
+      kind: collection.kind,
+      synced: known.synced,
+      objects: known.size,
+      held: known.held,
+      ...seen,
+    }))
+  }
+
+  /** Keeps the status, writes the log and passes everything on. */
+  #observer(): ReflectorObserver {
+    const { log, observer } = this.#options
+    const heard = (kind: WatchedKind) => {
+      const seen = this.#seen(kind)
+      seen.lastEventAt = this.#clock.wall()
+      if (seen.failures > 0) log.info('the API server answers again', { kind, failures: seen.failures })
+      seen.failures = 0
+      seen.lastError = undefined
+    }
+    return {
+      onList: (kind, list) => {
+        heard(kind)
+        if (list.held > 0) {
+          log.warn('a list lacks most of what was known: deletions wait for another list', { kind, ...list })
+        } else log.info('listed', { kind, ...list })
+        observer?.onList(kind, list)
+      },
+      onWatch: kind => {
+        heard(kind)
+        observer?.onWatch(kind)
+      },
+      onEvents: (kind, events) => {
+        heard(kind)
+        observer?.onEvents(kind, events)
+      },
+      onError: (kind, error, retryMs) => {
+        const seen = this.#seen(kind)
+        const again = seen.lastError?.code === error.code && seen.failures % repeatLogAt !== 0
+        seen.failures++
+        seen.lastError = error
+        const level = again ? 'debug' : error.kind === 'denied' || error.kind === 'handler' ? 'error' : 'warn'
+        log[level]('the API server cannot be read', { kind, error, failures: seen.failures, retryMs })
+        observer?.onError(kind, error, retryMs)
+      },
+    }
+  }
+
+  #seen(kind: WatchedKind): Seen {
+    return (this.#kinds.get(kind) as { seen: Seen }).seen
+  }
+}
+
+interface Seen {
+  lastEventAt: Date | undefined
+  failures: number
+  lastError: KubeError | undefined
+}
