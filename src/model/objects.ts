@@ -26,6 +26,11 @@ export interface ServiceObject {
   readonly externalLocal: boolean
   /** From the annotation `waggle.io/scheduler`; undefined = the node's default. */
   readonly scheduler: Scheduler | undefined
+  /**
+   * metadata.creationTimestamp in seconds since the epoch: of two Services that claim
+   * one frontend the older keeps it. Missing for manifests.
+   */
+  readonly created?: number | undefined
 }
 
 export interface ServicePortObject {
@@ -79,6 +84,9 @@ export type SourceEvent =
   /** A part of the input was refused; the rest goes on. `where` names file and line, or the object. */
   | { readonly type: 'problem'; readonly where: string; readonly field: string; readonly message: string }
   | { readonly type: 'resolved'; readonly where: string }
+
+/** What operators should know, from a source or from plan; `resolved` takes back all of `where`. */
+export type ProblemEvent = Extract<SourceEvent, { readonly type: 'problem' | 'resolved' }>
 
 /** Where desired objects come from: a directory of manifests or the API server. */
 export interface Source {

@@ -1,0 +1,24 @@
+import type { Address } from '../model/address.js'
+import type { Converted } from './convert.js'
+import { identity, usableAddress } from './convert-fields.js'
+import { isRecord, Report, show } from './convert-report.js'
+
+/** A Node of API group v1: its InternalIPs in the order of the API. */
+export function convertNode(raw: unknown): Converted {
+  const report = new Report()
+  const id = identity('Node', raw, report)
+  if (id === undefined || !isRecord(raw)) return report.result(undefined, undefined)
+  const path = ['status', 'addresses'] as const
+  const status = report.record(raw.status, ['status'])
+  const internalIPs: Address[] = []
+  for (const [i, entry] of report.list(status.addresses, path).entries()) {
+    if (!isRecord(entry)) {
+      report.warn([...path, i], `is ${show(entry)}; write a mapping with type and address (skipped)`)
+      continue
+    }
+    if (entry.type !== 'InternalIP') continue
+    const address = usableAddress(entry.address, [...path, i, 'address'], report)
+    if (address !== undefined && !internalIPs.includes(address)) internalIPs.push(address)
+  }
+  return report.result(id.key, { kind: 'Node', name: id.name, internalIPs })
+}

@@ -1,0 +1,255 @@
+import { type Address, formatEndpoint } from '../model/address.js'
+import type { DesiredState, Frontend, Scheduler, ServicePort } from '../model/desired.js'
+import type { EndpointSliceObject, NodeObject, ObjectKey, ProblemEvent, ServiceObject } from '../model/objects.js'
+import { Claims } from './claims.js'
+import { keepIdentity } from './keep.js'
+import { nodePortAddresses } from './node-addresses.js'
+import { type NodeFacts, servicePortsOf } from './service-ports.js'
+import { SnapshotMap } from './snapshot-map.js'
+
+/** The Service whose endpoints are the API servers; what they listen on is never taken away from them. */
+const API_SERVICE: ObjectKey = 'default/kubernetes'
+
+export interface PlannerOptions {
+  /** As the Node object is called: endpoints with this nodeName are local. */
+  readonly nodeName: string
+  /** CIDRs, `primary` or `all`; empty means `primary`. */
+  readonly nodePortAddresses: readonly string[]
+  readonly defaultScheduler: Scheduler
+}
+
+/** The objects a plan is made of; the store is one. */
+export interface Objects {
+  service(key: ObjectKey): ServiceObject | undefined
+  slicesOf(service: ObjectKey): Iterable<EndpointSliceObject>
+  node(name: string): NodeObject | undefined
+}
+
+/** What changed in them since the last plan. */
+export interface Dirty {
+  readonly services: ReadonlySet<ObjectKey>
+  readonly nodes: ReadonlySet<string>
+  /** Every kind has delivered its first full list. */
+  readonly synced: boolean
+}
+
+export interface Plan {
+  /** The same object as before when nothing changed. */
+  readonly state: DesiredState
+  /** Ids of the Service ports that differ from the last plan, removed ones included. */
+  readonly changed: ReadonlySet<string>
+  /** News only: a problem that appeared, or one that is gone. */
+  readonly problems: readonly ProblemEvent[]
+}
+
+/** What one Service claims, before clashes with others are decided. */
+interface Draft {
+  readonly port: ServicePort
+  readonly created: number | undefined
+}
+
+/**
+ * Keeps the desired state up to date. Work is proportional to the dirty Services, to the
+ * Services with node ports when the node's addresses change, and to those that share a
+ * frontend with a dirty one.
+ */
+export class Planner {
+  readonly #options: PlannerOptions
+  readonly #claims = new Claims()
+  readonly #idsByService = new Map<ObjectKey, readonly string[]>()
+  readonly #drafts = new Map<string, Draft>()
+  readonly #withNodePort = new Set<ObjectKey>()
+  /** Standing problems by where; the value is their text. */
+  readonly #standing = new Map<string, string>()
+  #apiServers: ReadonlySet<string> = new Set()
+  #facts: NodeFacts
+  #state: DesiredState = { revision: 0, services: SnapshotMap.empty<ServicePort>() }
+
+  constructor(options: PlannerOptions) {
+    this.#options = options
+    const { nodeName, defaultScheduler } = options
+    this.#facts = { nodeName, defaultScheduler, nodePortAddresses: [] }
+  }
+
+  /** The desired state of the last update. */
+  get state(): DesiredState {
+    return this.#state
+  }
+
+  /** Brings the desired state up to date with `objects`, of which `dirty` says what changed. */
+  update(objects: Objects, dirty: Dirty): Plan {
+    const problems: ProblemEvent[] = []
+    const keys = new Set(dirty.services)
+    if (dirty.nodes.has(this.#options.nodeName) && this.#nodeChanged(objects)) {
+      for (const key of this.#withNodePort) keys.add(key)
+    }
+    this.#reportNode(objects, dirty, problems)
+
+    const touched = new Set<string>()
+    if (dirty.services.has(API_SERVICE) && this.#apiServersChanged(objects)) {
+      for (const id of this.#drafts.keys()) touched.add(id)
+    }
+    this.#redraft(objects, [...keys].sort(), touched)
+    const changes = this.#decide(touched, problems)
+    if (changes.size > 0) {
+      const services = (this.#state.services as SnapshotMap<ServicePort>).with(changes)
+      this.#state = { revision: this.#state.revision + 1, services }
+    }
+    return { state: this.#state, changed: new Set(changes.keys()), problems }
+  }
+
+  /** A Node that is deleted keeps its last known addresses: it may be about to come back. */
+  #nodeChanged(objects: Objects): boolean {
+    const node = objects.node(this.#options.nodeName)
+    if (node === undefined) return false
+    const addresses = nodePortAddresses(node.internalIPs, this.#options.nodePortAddresses)
+    if (sameAddresses(addresses, this.#facts.nodePortAddresses)) return false
+    this.#facts = { ...this.#facts, nodePortAddresses: addresses }
+    return true
+  }
+
+  /** A wrong node name makes every endpoint remote and every node port silent: say so. */
+  #reportNode(objects: Objects, dirty: Dirty, problems: ProblemEvent[]): void {
+    const { nodeName } = this.#options
+    const missing = dirty.synced && objects.node(nodeName) === undefined
+    const message = `no Node object has this name, so no endpoint is local and no node port served; correct the node name`
+    this.#report(`node ${nodeName}`, 'metadata.name', missing ? message : undefined, problems)
+  }
+
+  #apiServersChanged(objects: Objects): boolean {
+    const found = new Set<string>()
+    for (const slice of objects.slicesOf(API_SERVICE)) {
+      for (const { port, protocol } of slice.ports) {
+        for (const { addresses } of slice.endpoints) {
+          for (const address of addresses) found.add(`${address} ${port} ${protocol}`)
+        }
+      }
+    }
+    if (found.size === this.#apiServers.size && [...found].every(entry => this.#apiServers.has(entry))) return false
+    this.#apiServers = found
+    return true
+  }
+
+  /**
+   * Plans the Services `keys` anew and records what they claim. Claims are withdrawn
+   * before others are made, so a frontend may change hands within one batch. Adds the ids
+   * to look at again to `touched`.
+   */
+  #redraft(objects: Objects, keys: readonly ObjectKey[], touched: Set<string>): void {
+    const drafts = new Map<string, Draft>()
+    const replaced: string[] = []
+    for (const key of keys) {
+      const service = objects.service(key)
+      const ports = service === undefined ? [] : servicePortsOf(service, [...objects.slicesOf(key)], this.#facts)
+      for (const port of ports) drafts.set(port.id, { port, created: service?.created })
+      replaced.push(...(this.#idsByService.get(key) ?? []))
+      this.#remember(key, service, ports)
+    }
+    for (const id of replaced) {
+      const old = this.#drafts.get(id)
+      const next = drafts.get(id)
+      if (old !== undefined) this.#withdraw(old.port, next?.port, touched)
+      if (next === undefined) {
+        this.#drafts.delete(id)
+        touched.add(id)
+      }
+    }
+    for (const [id, next] of drafts) {
+      this.#claim(this.#drafts.get(id), next, touched)
+      this.#drafts.set(id, next)
+      touched.add(id)
+    }
+  }
+
+  #remember(key: ObjectKey, service: ServiceObject | undefined, ports: readonly ServicePort[]): void {
+    if (ports.length === 0) this.#idsByService.delete(key)
+    else
+      this.#idsByService.set(
+        key,
+        ports.map(port => port.id),
+      )
+    if (service?.ports.some(port => port.nodePort !== 0)) this.#withNodePort.add(key)
+    else this.#withNodePort.delete(key)
+  }
+
+  #withdraw(old: ServicePort, next: ServicePort | undefined, touched: Set<string>): void {
+    const kept = new Set(next?.frontends.map(frontend => claimKey(next, frontend)))
+    for (const frontend of old.frontends) {
+      const key = claimKey(old, frontend)
+      if (kept.has(key)) continue
+      for (const id of this.#claims.remove(key, old.id)) touched.add(id)
+    }
+  }
+
+  #claim(old: Draft | undefined, next: Draft, touched: Set<string>): void {
+    const { port, created } = next
+    const same = old !== undefined && old.created === created
+    for (const frontend of port.frontends) {
+      if (
+        same &&
+        old.port.frontends.some(
+          f => f.address === frontend.address && f.port === frontend.port && f.kind === frontend.kind,
+        )
+      )
+        continue
+      for (const id of this.#claims.add(claimKey(port, frontend), { id: port.id, kind: frontend.kind, created }))
+        touched.add(id)
+    }
+  }
+
+  /** The Service ports of `ids` with the frontends that are theirs; what differs from the last plan. */
+  #decide(ids: ReadonlySet<string>, problems: ProblemEvent[]): Map<string, ServicePort | undefined> {
+    const changes = new Map<string, ServicePort | undefined>()
+    for (const id of ids) {
+      const previous = this.#state.services.get(id)
+      const draft = this.#drafts.get(id)
+      const next = draft && this.#grant(draft, previous, problems)
+      if (draft === undefined) this.#report(id, 'frontends', undefined, problems)
+      if (next !== previous) changes.set(id, next)
+    }
+    return changes
+  }
+
+  /** A draft without the frontends it does not get, sharing with `previous` what is equal. */
+  #grant(draft: Draft, previous: ServicePort | undefined, problems: ProblemEvent[]): ServicePort {
+    const { port, created } = draft
+    const refused: string[] = []
+    const frontends = port.frontends.filter(frontend => {
+      const reason = this.#refusal(port, frontend)
+      if (reason !== undefined) refused.push(`${formatEndpoint(frontend.address, frontend.port)} ${reason}`)
+      return reason === undefined
+    })
+    const message = refused.length === 0 ? undefined : `not served: ${refused.join('; ')}`
+    this.#report(port.id, 'frontends', message, problems)
+    const granted = keepIdentity(previous, { ...port, frontends })
+    // The draft shares the lists, so that backends are in memory once.
+    this.#drafts.set(port.id, { port: { ...granted, frontends: port.frontends }, created })
+    return granted
+  }
+
+  /** Why a Service port does not get a frontend it claims; undefined = it does. */
+  #refusal(draft: ServicePort, frontend: Frontend): string | undefined {
+    const key = claimKey(draft, frontend)
+    if (frontend.kind !== 'ClusterIP' && this.#apiServers.has(key))
+      return `is an API server's; choose another address or port`
+    const owner = this.#claims.owner(key)
+    if (owner === undefined || owner.id === draft.id) return undefined
+    return `is ${owner.kind} of ${owner.id}; choose another address or port`
+  }
+
+  #report(where: string, field: string, message: string | undefined, problems: ProblemEvent[]): void {
+    if (this.#standing.get(where) === message) return
+    if (this.#standing.delete(where)) problems.push({ type: 'resolved', where })
+    if (message === undefined) return
+    this.#standing.set(where, message)
+    problems.push({ type: 'problem', where, field, message })
+  }
+}
+
+function claimKey(port: ServicePort, frontend: Frontend): string {
+  return `${frontend.address} ${frontend.port} ${port.protocol}`
+}
+
+function sameAddresses(a: readonly Address[], b: readonly Address[]): boolean {
+  return a.length === b.length && a.every((address, i) => address === b[i])
+}
