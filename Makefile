@@ -29,6 +29,10 @@ setup: ## find what is missing on this machine and install it
 
 build: $(B)/waggle_native.node $(BPF_OBJECTS) $(B)/waggle.mjs $(B)/lab.mjs $(B)/echo.mjs ## build everything into build/
 
+demo: setup ## a tour on real traffic in a lab; KEEP=1 leaves the lab up
+	@$(MAKE) --no-print-directory build
+	@KEEP=$(KEEP) tools/demo
+
 node_modules/.package-lock.json: package.json package-lock.json
 	npm ci --no-audit --no-fund
 	@touch $@
