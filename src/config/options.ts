@@ -7,6 +7,7 @@ import {
   integer,
   list,
   path,
+  powerOfTwo,
   type SourceSpec,
   sourceSpec,
   text,
@@ -88,10 +89,10 @@ export const OPTIONS = {
   }),
   nodePortAddresses: option<readonly string[]>({
     flag: 'nodeport-addresses',
-    type: list(wordOr('primary', cidr)),
+    type: list(wordOr(['primary', 'all'], cidr)),
     fallback: { value: Object.freeze(['primary']) },
     description:
-      "Addresses of this node that serve node ports: `primary` means the Node's InternalIPs, a CIDR every address of the machine inside it.",
+      "Which of the Node's InternalIPs serve node ports: `primary` is the first of each family, `all` every one, a CIDR those inside it.",
     stability: 'stable',
     group: 'General',
   }),
@@ -99,7 +100,7 @@ export const OPTIONS = {
     flag: 'devices',
     type: list(
       wordOr(
-        'auto',
+        ['auto'],
         text(
           'name',
           /^[^\s/,]{1,32}$/,
@@ -173,7 +174,7 @@ export const OPTIONS = {
   }),
   maxSlots: option<number>({
     flag: 'max-slots',
-    type: integer(256, 64_000_000),
+    type: powerOfTwo(256, 67_108_864),
     fallback: { value: 524_288 },
     description:
       'Most places in lists of backends; a backend takes one in the cluster-wide list and one in the local list, and a growing list needs room for its copy. Fixed when the maps are made.',

@@ -78,6 +78,20 @@ export function integer(min: number, max: number): ValueType<number> {
   )
 }
 
+/** A power of two from `min` to `max`. */
+export function powerOfTwo(min: number, max: number): ValueType<number> {
+  const whole = integer(min, max)
+  return {
+    ...whole,
+    name: 'power of two',
+    parse(raw) {
+      const parsed = whole.parse(raw)
+      if (!parsed.ok || Number.isInteger(Math.log2(parsed.value))) return parsed
+      return refuse(`must be a power of two, such as ${2 ** Math.ceil(Math.log2(parsed.value))}`)
+    },
+  }
+}
+
 const UNITS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 } as const
 
 /** A duration in Go's notation (`1m30s`, `50ms`), kept in milliseconds. */
@@ -194,11 +208,11 @@ export const cidr = scalar<string>(
   value => value,
 )
 
-/** The type that tries `word` first and `other` then. */
-export function wordOr<const W extends string>(word: W, other: ValueType<string>): ValueType<string> {
+/** One of a few words, or else a value of another type. */
+export function wordOr(words: readonly string[], other: ValueType<string>): ValueType<string> {
   return scalar(
-    `${word}|${other.name}`,
-    value => (value === word ? accept(value) : other.parse(value)),
+    [...words, other.name].join('|'),
+    value => (words.includes(value) ? accept(value) : other.parse(value)),
     value => value,
   )
 }

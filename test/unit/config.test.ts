@@ -147,7 +147,7 @@ test.each([
   expect(readConfig(input({ flags: { 'nodeport-addresses': [text] } })).config.nodePortAddresses).toEqual([want])
 })
 
-test.each(['10.0.0.0', '10.0.0.0/33', '300.0.0.0/8', 'all', ''])('network %j is refused', text => {
+test.each(['10.0.0.0', '10.0.0.0/33', '300.0.0.0/8', 'any', ''])('network %j is refused', text => {
   expect(mistakes({ flags: { 'nodeport-addresses': [text] } })).toHaveLength(1)
 })
 
@@ -159,10 +159,16 @@ test('no cgroup v2 is a mistake unless one is named', () => {
 
 test.each([
   ['periods', { 'min-sync-period': ['10s'], 'sync-period': ['5s'] }, 'longer than the sync period'],
-  ['slots', { 'max-slots': ['1000'] }, 'cannot hold 131072 backends'],
+  ['slots', { 'max-slots': ['1024'] }, 'cannot hold 131072 backends'],
   ['one address for two servers', { 'metrics-bind-address': ['0.0.0.0:10256'] }, 'address of the health server'],
 ])('settings that contradict each other: %s', (_, flags, want) => {
   expect(mistakes({ flags })).toEqual([expect.stringContaining(want)])
+})
+
+test('places in lists are a power of two', () => {
+  expect(mistakes({ flags: { 'max-slots': ['200000'] } })).toEqual([
+    '--max-slots: "200000" must be a power of two, such as 262144',
+  ])
 })
 
 test('a file that is no YAML mapping, or broken YAML, is named with its line', () => {
