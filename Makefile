@@ -54,6 +54,18 @@ NAPI_INC = $(shell $(NODE) -p "require('node-addon-api').include_dir")
 UV_INC  ?= $(shell $(NODE) -p "require('path').join(process.execPath,'../../include/node')")
 include native/build.mk
 
+# --- generated files -----------------------------------------------------------
+
+GEN_LAYOUTS := node_modules/.bin/tsx tools/gen-layouts/main.ts
+GEN_INPUTS  := $(B)/waggle_native.node $(B)/bpf/layout.bpf.o node_modules/.package-lock.json
+
+gen: $(GEN_INPUTS) ## write the generated files (codecs of the BPF layouts, layouts.lock)
+	$(GEN_LAYOUTS)
+
+.PHONY: gen-check
+gen-check: $(GEN_INPUTS)
+	$(GEN_LAYOUTS) --check
+
 # --- TypeScript --------------------------------------------------------------
 
 ESBUILD := node_modules/.bin/esbuild --bundle --platform=node --target=node20 --format=esm --log-level=warning \

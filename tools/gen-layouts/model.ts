@@ -89,7 +89,7 @@ export function readLayouts(btf: readonly BtfType[]): Layouts {
     throw new LayoutError(`${where}: ${what}`)
   }
 
-  /** `endian` is set once a typedef of the kernel's big-endian types was passed. */
+  /** `big` is set once a typedef of the kernel's big-endian types was passed. */
   const shapeOf = (id: number, where: string, big = false): Shape => {
     const type = get(id)
     switch (type.kind) {

@@ -25,7 +25,8 @@ export const Outcome = {
   REWRITE_FAILED: 19,
   STALE_SOCKET: 20,
   BROKEN_STATE: 21,
-  COUNT: 22,
+  TOO_BIG: 22,
+  COUNT: 23,
 } as const
 export type Outcome = (typeof Outcome)[keyof typeof Outcome]
 
@@ -53,6 +54,7 @@ export const outcomeNames: Readonly<Record<number, string>> = {
   19: 'rewrite_failed',
   20: 'stale_socket',
   21: 'broken_state',
+  22: 'too_big',
 }
 
 /** enum hook */
@@ -398,32 +400,32 @@ export interface ServiceName {
   readonly family: number
 }
 
-/** struct service_name, 152 bytes */
+/** struct service_name, 200 bytes */
 export const serviceName = {
   name: 'service_name',
-  size: 152,
+  size: 200,
   offsets: {
     namespace: 0,
     name: 64,
     port: 128,
-    proto: 144,
-    family: 145,
+    proto: 192,
+    family: 193,
   },
   encode(view: DataView, at: number, value: ServiceName): void {
     putText(view, at, 64, value.namespace, 'service_name.namespace')
     putText(view, at + 64, 64, value.name, 'service_name.name')
-    putText(view, at + 128, 16, value.port, 'service_name.port')
-    view.setUint8(at + 144, uint(value.proto, 0xff, 'service_name.proto'))
-    view.setUint8(at + 145, uint(value.family, 0xff, 'service_name.family'))
-    putZero(view, at + 146, 6)
+    putText(view, at + 128, 64, value.port, 'service_name.port')
+    view.setUint8(at + 192, uint(value.proto, 0xff, 'service_name.proto'))
+    view.setUint8(at + 193, uint(value.family, 0xff, 'service_name.family'))
+    putZero(view, at + 194, 6)
   },
   decode(view: DataView, at: number): ServiceName {
     return {
       namespace: getText(view, at, 64),
       name: getText(view, at + 64, 64),
-      port: getText(view, at + 128, 16),
-      proto: view.getUint8(at + 144),
-      family: view.getUint8(at + 145),
+      port: getText(view, at + 128, 64),
+      proto: view.getUint8(at + 192),
+      family: view.getUint8(at + 193),
     }
   },
 } as const satisfies Codec<ServiceName> & { offsets: Readonly<Record<string, number>> }
@@ -846,7 +848,7 @@ export const maps = {
     name: 'outcomes_v1',
     type: 6,
     flags: 0,
-    maxEntries: 154,
+    maxEntries: 161,
     key: u32,
     value: outcomeStats,
   } satisfies MapLayout<number, OutcomeStats>,

@@ -1,0 +1,46 @@
+/**
+ * Numbers of the kernel's interface (include/uapi/linux/bpf.h) that the control plane
+ * hands to the addon. They never change.
+ */
+
+/** enum bpf_attach_type: where a cgroup link puts its program. */
+export const AttachType = {
+  /** Each packet that leaves a socket of the cgroup, before fragmentation. */
+  CGROUP_INET_EGRESS: 1,
+  CGROUP_INET4_CONNECT: 10,
+  CGROUP_INET6_CONNECT: 11,
+  CGROUP_UDP4_SENDMSG: 14,
+  CGROUP_UDP6_SENDMSG: 15,
+  CGROUP_UDP4_RECVMSG: 19,
+  CGROUP_UDP6_RECVMSG: 20,
+  CGROUP_INET4_GETPEERNAME: 29,
+  CGROUP_INET6_GETPEERNAME: 30,
+  /** The last close of a socket. */
+  CGROUP_INET_SOCK_RELEASE: 34,
+} as const
+
+/** enum bpf_map_type */
+export const MapType = {
+  HASH: 1,
+  ARRAY: 2,
+  PERCPU_ARRAY: 6,
+  LRU_HASH: 9,
+  SK_STORAGE: 24,
+} as const
+
+/** Flags of map creation. */
+export const MapFlag = {
+  /** Hash elements are allocated when they come, not all at once. */
+  NO_PREALLOC: 1,
+  /** The array's memory can be mapped by user space. */
+  MMAPABLE: 1024,
+} as const
+
+/** Flags of a map update. */
+export const UpdateFlag = {
+  ANY: 0,
+  /** Fails with EEXIST when the key is there. */
+  NOEXIST: 1,
+  /** Fails with ENOENT when the key is not there. */
+  EXIST: 2,
+} as const
