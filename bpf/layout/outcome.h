@@ -57,7 +57,9 @@ enum outcome {
 	OUTCOME_STALE_SOCKET = 20,
 	/* A map that the loader must have filled has no such entry. */
 	OUTCOME_BROKEN_STATE = 21,
-	OUTCOME_COUNT = 22,
+	/* Larger than the device that it would leave by takes. */
+	OUTCOME_TOO_BIG = 22,
+	OUTCOME_COUNT = 23,
 };
 
 /* Index of the program in the counters. */
