@@ -1,0 +1,195 @@
+import { codeOf, messageOf } from '../../base/errors.js'
+import type { Logger } from '../../base/log.js'
+import { toBytes, u32 } from '../../ebpf/codec.js'
+import { device as deviceLayout } from '../../ebpf/generated/layouts.js'
+import type { BpfMap, BpfProgram, Native } from '../../ebpf/native.js'
+import { type Address, addressToBytes } from '../../model/address.js'
+import { entriesOf } from './adopt.js'
+import { detachIfAlive, openLink } from './cgroup-links.js'
+import type { Pins } from './pins.js'
+
+/** A device whose traffic passes the packet layer. */
+export interface Device {
+  readonly name: string
+  readonly ifindex: number
+  /** Source address of flows that leave by it towards another node. */
+  readonly address4?: Address
+  readonly address6?: Address
+}
+
+type Direction = 'ingress' | 'egress'
+const DIRECTIONS: readonly Direction[] = ['ingress', 'egress']
+const PROGRAMS: Readonly<Record<Direction, string>> = { ingress: 'waggle_ingress', egress: 'waggle_egress' }
+
+/**
+ * Priority and handle of our clsact filters (kernels before 6.6). The priority is not a
+ * round number, so it is nobody's habit; the handle tells ours from others at the same one.
+ */
+export const CLSACT_PRIORITY = 0x3a61
+export const CLSACT_HANDLE = 0x7761
+
+/** Our programs on devices: tcx links, or clsact filters on kernels without tcx, and devices_v1. */
+export class DeviceLinks {
+  readonly #native: Native
+  readonly #pins: Pins
+  readonly #programs: ReadonlyMap<string, BpfProgram>
+  readonly #map: BpfMap
+  readonly #logger: Logger
+  readonly #devices = new Map<number, Device>()
+  #clsact: boolean
+
+  /** `clsact` true leaves tcx alone even where the kernel has it. */
+  constructor(
+    native: Native,
+    pins: Pins,
+    programs: ReadonlyMap<string, BpfProgram>,
+    map: BpfMap,
+    logger: Logger,
+    clsact = false,
+  ) {
+    this.#native = native
+    this.#pins = pins
+    this.#programs = programs
+    this.#map = map
+    this.#logger = logger
+    this.#clsact = clsact
+  }
+
+  get devices(): readonly Device[] {
+    return [...this.#devices.values()]
+  }
+
+  /** Makes these the attached devices. A device that fails is logged and tried again by the next call. */
+  set(devices: readonly Device[]): void {
+    const wanted = new Map(devices.map(each => [each.ifindex, each]))
+    for (const ifindex of this.#known()) if (!wanted.has(ifindex)) this.#drop(ifindex)
+    for (const each of devices) {
+      try {
+        this.#writeAddresses(each)
+        if (this.#devices.get(each.ifindex)?.name !== each.name) {
+          for (const direction of DIRECTIONS) this.#attach(each, direction)
+          this.#logger.info('attached to device', { device: each.name, by: this.#clsact ? 'clsact' : 'tcx' })
+        }
+        this.#devices.set(each.ifindex, each)
+      } catch (error) {
+        this.#devices.delete(each.ifindex)
+        this.#logger.error('cannot attach to device', { device: each.name, error: messageOf(error) })
+      }
+    }
+  }
+
+  /** Attaches again what somebody took off; returns how many programs. */
+  repair(): number {
+    let repaired = 0
+    for (const each of this.#devices.values()) {
+      for (const direction of DIRECTIONS) {
+        try {
+          if (this.#isAttached(each, direction)) continue
+          this.#logger.warn('program was detached by somebody else, attaching it again', {
+            program: PROGRAMS[direction],
+            device: each.name,
+          })
+          this.#pins.remove('links', linkName(direction, each.ifindex))
+          this.#attach(each, direction)
+          repaired++
+        } catch (error) {
+          // The device watcher will say when it is gone.
+          this.#logger.debug('cannot check a device', { device: each.name, error: messageOf(error) })
+        }
+      }
+    }
+    return repaired
+  }
+
+  #isAttached(device: Device, direction: Direction): boolean {
+    const id = this.#program(direction).info.id
+    if (!this.#clsact) return this.#native.queryTcx(device.ifindex, direction).includes(id)
+    return this.#native.queryClsact(device.ifindex, direction, CLSACT_PRIORITY, CLSACT_HANDLE)?.programId === id
+  }
+
+  #attach(device: Device, direction: Direction): void {
+    const program = this.#program(direction)
+    const name = linkName(direction, device.ifindex)
+    if (this.#clsact) {
+      this.#native.attachClsact(program, device.ifindex, direction, CLSACT_PRIORITY, CLSACT_HANDLE)
+      return
+    }
+    const existing = openLink(this.#native, this.#pins, name)
+    if (existing) {
+      try {
+        if (existing.info.ifindex === device.ifindex) {
+          existing.update(program)
+          return
+        }
+      } finally {
+        existing.close()
+      }
+      this.#pins.remove('links', name)
+    }
+    try {
+      const link = this.#native.attachTcx(program, device.ifindex, direction, 'before')
+      try {
+        link.pin(this.#pins.path('links', name))
+      } finally {
+        link.close()
+      }
+    } catch (error) {
+      if (codeOf(error) !== 'EINVAL') throw error
+      // Before 6.6 there is no tcx; from here on every device gets a clsact filter.
+      this.#clsact = true
+      this.#attach(device, direction)
+    }
+  }
+
+  #writeAddresses(device: Device): void {
+    const known = this.#devices.get(device.ifindex)
+    if (known && known.address4 === device.address4 && known.address6 === device.address6) return
+    const bytes = (address: Address | undefined) => (address ? addressToBytes(address) : new Uint8Array(16))
+    const value = toBytes(deviceLayout, { addr4: bytes(device.address4), addr6: bytes(device.address6) })
+    this.#map.update(toBytes(u32, device.ifindex), value)
+  }
+
+  /** Devices of this run, and those whose pins or addresses an earlier run left. */
+  #known(): Set<number> {
+    const known = new Set(this.#devices.keys())
+    for (const name of this.#pins.list('links')) {
+      const ifindex = ifindexOf(name)
+      if (ifindex !== undefined) known.add(ifindex)
+    }
+    for (const [key] of entriesOf(this.#map)) known.add(u32.decode(key, 0))
+    return known
+  }
+
+  #drop(ifindex: number): void {
+    for (const direction of DIRECTIONS) {
+      const name = linkName(direction, ifindex)
+      const link = openLink(this.#native, this.#pins, name)
+      if (link) {
+        detachIfAlive(link)
+        link.close()
+        this.#pins.remove('links', name)
+      } else if (this.#clsact) {
+        this.#native.detachClsact(ifindex, direction, CLSACT_PRIORITY, CLSACT_HANDLE, PROGRAMS[direction])
+      }
+    }
+    this.#map.delete(toBytes(u32, ifindex))
+    this.#devices.delete(ifindex)
+  }
+
+  #program(direction: Direction): BpfProgram {
+    const program = this.#programs.get(PROGRAMS[direction])
+    if (!program) throw new TypeError(`no program ${PROGRAMS[direction]} in the objects`)
+    return program
+  }
+}
+
+/** Name of the pin of a tcx link: `tcx_ingress_2`. */
+export function linkName(direction: Direction, ifindex: number): string {
+  return `tcx_${direction}_${ifindex}`
+}
+
+/** The inverse of {@link linkName}; undefined for other pins. */
+export function ifindexOf(name: string): number | undefined {
+  const match = /^tcx_(?:in|e)gress_(\d+)$/.exec(name)
+  return match ? Number(match[1]) : undefined
+}

@@ -1,0 +1,103 @@
+import { toBytes } from '../../ebpf/codec.js'
+import { backend, type Flow, FlowDirection, FlowState, flow, type Tuple, tuple } from '../../ebpf/generated/layouts.js'
+import type { KernelMaps } from './kernel-maps.js'
+
+/** Seconds without a packet in either direction after which a flow ends (RFC 5382, RFC 4787). */
+export interface FlowTimeouts {
+  readonly tcpEstablishedSeconds: number
+  /** Opening or closing TCP flows. */
+  readonly tcpTransitorySeconds: number
+  /** UDP flows that saw no reply. */
+  readonly udpUnrepliedSeconds: number
+  readonly udpSeconds: number
+}
+
+const UDP = 17
+const NS_PER_SECOND = 1_000_000_000n
+
+/** Seconds that a flow in this state may be silent. Pure. */
+export function timeoutOf(proto: number, state: number, timeouts: FlowTimeouts): number {
+  if (proto === UDP) return state === FlowState.OPENING ? timeouts.udpUnrepliedSeconds : timeouts.udpSeconds
+  return state === FlowState.ESTABLISHED ? timeouts.tcpEstablishedSeconds : timeouts.tcpTransitorySeconds
+}
+
+/** The key of a flow's other half: `to` with source and destination exchanged. */
+export function otherHalf(half: Flow): Tuple {
+  const { src, dst, sport, dport, proto } = half.to
+  return { src: dst, dst: src, sport: dport, dport: sport, proto }
+}
+
+/** Both halves of a flow, keyed by the forward one. `reply` is missing when only one was found. */
+export interface WholeFlow {
+  readonly key: Tuple
+  readonly forward: Flow
+  readonly reply: Flow | undefined
+}
+
+export interface FlowWalk {
+  readonly flows: readonly WholeFlow[]
+  /** Keys of reply halves whose forward half is missing. */
+  readonly widows: readonly Uint8Array[]
+}
+
+/** Reads the flow table. A walk beside the programs may miss a flow that just came or went. */
+export function walkFlows(maps: KernelMaps): FlowWalk {
+  const { keys, values, count } = maps.handles.flows.entries()
+  const keyView = new DataView(keys.buffer, keys.byteOffset, keys.byteLength)
+  const valueView = new DataView(values.buffer, values.byteOffset, values.byteLength)
+  const forwards: { key: Tuple; half: Flow }[] = []
+  const replies = new Map<string, { key: Uint8Array; half: Flow }>()
+  const nameOf = (bytes: Uint8Array) => Buffer.from(bytes).toString('latin1')
+  for (let i = 0; i < count; i++) {
+    const half = flow.decode(valueView, i * flow.size)
+    if (half.direction === FlowDirection.FORWARD) {
+      forwards.push({ key: tuple.decode(keyView, i * tuple.size), half })
+    } else {
+      const key = keys.slice(i * tuple.size, (i + 1) * tuple.size)
+      replies.set(nameOf(key), { key, half })
+    }
+  }
+  const flows = forwards.map(({ key, half }) => {
+    const name = nameOf(toBytes(tuple, otherHalf(half)))
+    const reply = replies.get(name)?.half
+    replies.delete(name)
+    return { key, forward: half, reply }
+  })
+  return { flows, widows: [...replies.values()].map(each => each.key) }
+}
+
+/** When the flow last saw a packet, CLOCK_MONOTONIC ns. */
+export function lastSeen(each: WholeFlow): bigint {
+  const reply = each.reply?.seenNs ?? 0n
+  return each.forward.seenNs > reply ? each.forward.seenNs : reply
+}
+
+/** Whether a flow should end now. Pure; `retired` says that the backend it names was removed. */
+export function isExpired(each: WholeFlow, nowNs: bigint, retired: boolean, timeouts: FlowTimeouts): boolean {
+  if (each.key.proto === UDP && retired) return true
+  const idle = nowNs - lastSeen(each)
+  return idle > BigInt(timeoutOf(each.key.proto, each.forward.state, timeouts)) * NS_PER_SECOND
+}
+
+/** Ends the flows that are due; returns how many. */
+export function sweepFlows(maps: KernelMaps, nowNs: bigint, timeouts: FlowTimeouts): number {
+  const { backends, handles } = maps
+  const isRetired = ({ backend: index, generation }: Flow) => {
+    if (index >= backends.length) return true
+    return backends.view.getUint32(backends.offset(index) + backend.offsets.generation, true) !== generation
+  }
+  const { flows, widows } = walkFlows(maps)
+  const due = flows.filter(each => isExpired(each, nowNs, isRetired(each.forward), timeouts))
+  for (const { key, forward } of due) {
+    handles.flows.delete(toBytes(tuple, otherHalf(forward)))
+    handles.flows.delete(toBytes(tuple, key))
+  }
+  for (const key of widows) {
+    // Its forward half may have been made after the walk passed; a widow of this walk only is left alone.
+    const value = handles.flows.lookup(key)
+    if (!value) continue
+    const half = flow.decode(new DataView(value.buffer, value.byteOffset, value.byteLength), 0)
+    if (!handles.flows.lookup(toBytes(tuple, otherHalf(half)))) handles.flows.delete(key)
+  }
+  return due.length
+}

@@ -1,0 +1,240 @@
+import { u32 } from '../../ebpf/codec.js'
+import {
+  BackendFlag,
+  backend,
+  backendStats,
+  type Flow,
+  FlowFlag,
+  flowStateNames,
+  frontend,
+  Hook,
+  hookNames,
+  Outcome,
+  outcomeNames,
+  outcomeStats,
+  serviceName,
+  serviceStats,
+  type Tuple,
+} from '../../ebpf/generated/layouts.js'
+import type { BpfMap, Native } from '../../ebpf/native.js'
+import { SOCK_EGRESS_HOOK, SOCK_HOOKS } from '../../ebpf/sock-hooks.js'
+import { addressFromBytes } from '../../model/address.js'
+import type {
+  BackendRow,
+  FlowRow,
+  Inspection,
+  MapRow,
+  OutcomeRow,
+  ProgramRow,
+  ServicePortName,
+  ServiceRow,
+} from '../inspection.js'
+import { dumpBackends, dumpService, entriesOf } from './adopt.js'
+import { openLink } from './cgroup-links.js'
+import { decodeFrontendKey, frontendKindName, protocolName } from './encode.js'
+import { lastSeen, walkFlows } from './flow-expiry.js'
+import { KernelMaps } from './kernel-maps.js'
+import { openPinnedMaps } from './loader.js'
+import { Pins } from './pins.js'
+
+/** What is pinned below `pinDir`, without a daemon; undefined when nothing is. Changes nothing. */
+export function inspectPinned(native: Native, pinDir: string): Inspection | undefined {
+  const pins = new Pins(pinDir)
+  const handles = openPinnedMaps(native, pins)
+  if (!handles) return undefined
+  const maps = new KernelMaps(handles)
+  try {
+    return inspectMaps(native, maps, pins, process.hrtime.bigint())
+  } finally {
+    maps.close()
+  }
+}
+
+/** `nowNs` is CLOCK_MONOTONIC. */
+export function inspectMaps(native: Native, maps: KernelMaps, pins: Pins, nowNs: bigint): Inspection {
+  const names = readNames(maps)
+  return {
+    services: serviceRows(maps, names),
+    backends: backendRows(maps, names),
+    flows: flowRows(maps, names, nowNs),
+    programs: programRows(native, pins),
+    outcomes: outcomeRows(maps),
+    maps: mapRows(maps),
+  }
+}
+
+const UNNAMED: ServicePortName = { namespace: '', service: '', port: '', protocol: 'TCP' }
+
+function readNames(maps: KernelMaps): Map<number, ServicePortName> {
+  const names = new Map<number, ServicePortName>()
+  for (const [key, value] of entriesOf(maps.handles.svcNames)) {
+    const { namespace, name, port, proto } = serviceName.decode(value, 0)
+    names.set(u32.decode(key, 0), { namespace, service: name, port, protocol: protocolName(proto) ?? 'TCP' })
+  }
+  return names
+}
+
+function serviceRows(maps: KernelMaps, names: ReadonlyMap<number, ServicePortName>): ServiceRow[] {
+  const frontends = new Map<number, ServiceRow['frontends'][number][]>()
+  const read = (map: BpfMap, family: 'IPv4' | 'IPv6') => {
+    for (const [keyView, value] of entriesOf(map)) {
+      const { address, port } = decodeFrontendKey(keyView, 0, family)
+      const { kind: number, service } = frontend.decode(value, 0)
+      const kind = frontendKindName(number)
+      if (!kind) continue
+      const list = frontends.get(service) ?? []
+      list.push({ kind, address, port })
+      frontends.set(service, list)
+    }
+  }
+  read(maps.handles.frontends4, 'IPv4')
+  read(maps.handles.frontends6, 'IPv6')
+  const rows = [...names].map(([id, name]) => {
+    const { cluster, local, ...settings } = dumpService(maps, id)
+    const stats = sumOverCpus(maps.handles.svcStats, id, serviceStats.size)
+    return {
+      ...name,
+      id,
+      ...settings,
+      frontends: (frontends.get(id) ?? []).sort(byEndpoint),
+      backends: cluster.members.length,
+      localBackends: local.members.length,
+      opened: stats(serviceStats.offsets.opened),
+      refused: stats(serviceStats.offsets.refused),
+    }
+  })
+  return rows.sort(byName)
+}
+
+function backendRows(maps: KernelMaps, names: ReadonlyMap<number, ServicePortName>): BackendRow[] {
+  const { backends, backendStats: statistics } = maps
+  const rows = dumpBackends(maps)
+    .filter(each => each.service !== 0)
+    .map(({ index, address, port, flags, service }) => {
+      const { opened, udpLive } = backendStats.decode(statistics.view, statistics.offset(index))
+      return {
+        ...(names.get(service) ?? UNNAMED),
+        id: index,
+        address,
+        backendPort: port,
+        local: (flags & BackendFlag.LOCAL) !== 0,
+        inCluster: (flags & BackendFlag.IN_CLUSTER) !== 0,
+        inLocal: (flags & BackendFlag.IN_LOCAL) !== 0,
+        generation: backends.view.getUint32(backends.offset(index) + backend.offsets.generation, true),
+        opened: Number(opened),
+        udpLive: Number(udpLive),
+      }
+    })
+  return rows.sort(byName)
+}
+
+function flowRows(maps: KernelMaps, names: ReadonlyMap<number, ServicePortName>, nowNs: bigint): FlowRow[] {
+  return walkFlows(maps).flows.map(each => ({
+    ...(names.get(each.forward.service) ?? { ...UNNAMED, protocol: protocolName(each.key.proto) ?? 'TCP' }),
+    ...flowAddresses(each.key, each.forward),
+    state: (flowStateNames[each.forward.state] ?? 'opening') as FlowRow['state'],
+    local: (each.forward.flags & FlowFlag.LOCAL_BACKEND) !== 0,
+    idleSeconds: Math.max(0, Number((nowNs - lastSeen(each)) / 1_000_000n) / 1000),
+  }))
+}
+
+function flowAddresses(key: Tuple, { to }: Flow) {
+  return {
+    client: addressFromBytes(key.src),
+    clientPort: key.sport,
+    frontend: addressFromBytes(key.dst),
+    frontendPort: key.dport,
+    backend: addressFromBytes(to.dst),
+    backendPort: to.dport,
+    source: addressFromBytes(to.src),
+    sourcePort: to.sport,
+  }
+}
+
+/** Every pinned program, with the link or filter that runs it. */
+function programRows(native: Native, pins: Pins): ProgramRow[] {
+  const cgroupHooks = new Map(
+    [...SOCK_HOOKS, SOCK_EGRESS_HOOK].map(({ program }) => [program, program.replace(/^sock_/, '')]),
+  )
+  const rows: ProgramRow[] = []
+  for (const name of pins.list('links')) {
+    const link = openLink(native, pins, name)
+    if (!link) continue
+    const { programId, ifindex, cgroupId } = link.info
+    link.close()
+    const tcx = /^tcx_(ingress|egress)_(\d+)$/.exec(name)
+    const program = pins.list('programs').find(each => each === name || (tcx && each === `waggle_${tcx[1]}`))
+    rows.push({
+      name: program ?? name,
+      hook: tcx ? `tcx/${tcx[1]}` : (cgroupHooks.get(name) ?? name),
+      target: tcx ? `device ${tcx[2]}` : `cgroup ${cgroupId}`,
+      id: programId,
+      tag: program ? tagOf(native, pins, program) : '',
+      attached: tcx ? ifindex !== 0 : cgroupId !== 0,
+    })
+  }
+  return rows.sort((a, b) => (a.hook + a.target < b.hook + b.target ? -1 : 1))
+}
+
+function tagOf(native: Native, pins: Pins, name: string): string {
+  const program = native.openProgram(pins.path('programs', name))
+  const { tag } = program.info
+  program.close()
+  return tag
+}
+
+function outcomeRows(maps: KernelMaps): OutcomeRow[] {
+  const rows: OutcomeRow[] = []
+  for (let hook = 0; hook < Hook.COUNT; hook++) {
+    for (let outcome = 0; outcome < Outcome.COUNT; outcome++) {
+      const sum = sumOverCpus(maps.handles.outcomes, hook * Outcome.COUNT + outcome, outcomeStats.size)
+      const packets = sum(outcomeStats.offsets.packets)
+      if (packets === 0) continue
+      rows.push({
+        hook: hookNames[hook] ?? String(hook),
+        outcome: outcomeNames[outcome] ?? String(outcome),
+        packets,
+        bytes: sum(outcomeStats.offsets.bytes),
+      })
+    }
+  }
+  return rows
+}
+
+function mapRows(maps: KernelMaps): MapRow[] {
+  const { handles } = maps
+  return [
+    handles.frontends4,
+    handles.frontends6,
+    handles.svcNames,
+    handles.flows,
+    handles.affinity,
+    handles.udpPeers,
+  ].map(map => ({ name: map.info.name, entries: map.entries().count, maxEntries: map.info.maxEntries }))
+}
+
+/** Sums one u64 of a per-CPU element over the CPUs. */
+function sumOverCpus(map: BpfMap, index: number, valueSize: number): (offset: number) => number {
+  const key = new Uint8Array(u32.size)
+  u32.encode(new DataView(key.buffer), 0, index)
+  const value = map.lookup(key)
+  if (!value) return () => 0
+  const view = new DataView(value.buffer, value.byteOffset, value.byteLength)
+  const stride = Math.ceil(valueSize / 8) * 8
+  return offset => {
+    let sum = 0n
+    for (let at = 0; at < view.byteLength; at += stride) sum += view.getBigUint64(at + offset, true)
+    return Number(sum)
+  }
+}
+
+function byName(a: ServicePortName & { id: number }, b: ServicePortName & { id: number }): number {
+  const key = (row: ServicePortName) => `${row.namespace}/${row.service}:${row.port}/${row.protocol}`
+  return key(a) === key(b) ? a.id - b.id : key(a) < key(b) ? -1 : 1
+}
+
+function byEndpoint(a: ServiceRow['frontends'][number], b: ServiceRow['frontends'][number]): number {
+  if (a.kind !== b.kind) return a.kind < b.kind ? -1 : 1
+  if (a.address !== b.address) return a.address < b.address ? -1 : 1
+  return a.port - b.port
+}

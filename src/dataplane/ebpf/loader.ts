@@ -1,0 +1,126 @@
+import { join } from 'node:path'
+import { codeOf, WaggleError } from '../../base/errors.js'
+import type { Logger } from '../../base/log.js'
+import { maps as layouts } from '../../ebpf/generated/layouts.js'
+import type { BpfMap, BpfObject, BpfProgram, Native } from '../../ebpf/native.js'
+import { type Limits, type MapHandles, sizesOf } from './kernel-maps.js'
+import type { Pins } from './pins.js'
+
+/** Loading failed: a program refused by the kernel, a pin of another shape. */
+export class LoadError extends WaggleError {}
+
+/** Object files in the objects folder, in the order in which they are loaded. */
+const OBJECTS = ['sock.bpf.o', 'sockegress.bpf.o', 'tc.bpf.o'] as const
+
+type MapName = keyof typeof layouts
+const MAP_NAMES = Object.keys(layouts) as MapName[]
+
+export interface Loaded {
+  readonly maps: MapHandles
+  /** By program name; pinned under it. */
+  readonly programs: ReadonlyMap<string, BpfProgram>
+}
+
+/**
+ * Loads every object onto the pinned maps, making and pinning those that are missing,
+ * and pins the programs. Nothing is attached. A map that an earlier run pinned keeps its
+ * size; another shape under its name is refused, nothing is lost.
+ */
+export function loadObjects(native: Native, objectsDir: string, pins: Pins, limits: Limits, logger: Logger): Loaded {
+  pins.makeFolders()
+  pins.removeLeftovers()
+  const handles = new Map<MapName, BpfMap>()
+  const programs = new Map<string, BpfProgram>()
+  try {
+    for (const name of MAP_NAMES) {
+      const map = openPinned(native, pins, layouts[name].name)
+      if (map) handles.set(name, checkShape(map, name, limits, logger))
+    }
+    for (const file of OBJECTS) {
+      const object = native.openObject(join(objectsDir, file))
+      try {
+        loadObject(object, file, handles, pins, limits)
+        for (const name of object.programNames()) {
+          const program = object.program(name)
+          pins.replace('programs', name, program)
+          programs.set(name, program)
+        }
+      } finally {
+        object.close()
+      }
+    }
+  } catch (error) {
+    for (const handle of [...handles.values(), ...programs.values()]) handle.close()
+    throw error
+  }
+  return { maps: Object.fromEntries(handles) as MapHandles, programs }
+}
+
+/** The pinned maps of a previous run; undefined when one is missing. */
+export function openPinnedMaps(native: Native, pins: Pins): MapHandles | undefined {
+  const handles = new Map<MapName, BpfMap>()
+  for (const name of MAP_NAMES) {
+    const map = openPinned(native, pins, layouts[name].name)
+    if (!map) {
+      for (const handle of handles.values()) handle.close()
+      return undefined
+    }
+    handles.set(name, map)
+  }
+  return Object.fromEntries(handles) as MapHandles
+}
+
+function loadObject(object: BpfObject, file: string, handles: Map<MapName, BpfMap>, pins: Pins, limits: Limits): void {
+  const sizes = sizesOf(limits)
+  const declared = new Set(object.mapNames())
+  const fresh: MapName[] = []
+  for (const name of MAP_NAMES) {
+    const mapName = layouts[name].name
+    if (!declared.has(mapName)) continue
+    const known = handles.get(name)
+    const size = sizes[name]
+    if (known) object.reuseMap(mapName, known)
+    else fresh.push(name)
+    if (!known && size !== undefined) object.setMaxEntries(mapName, size)
+  }
+  try {
+    object.load()
+  } catch (cause) {
+    throw new LoadError('LOAD_FAILED', {
+      what: `load ${file}`,
+      cause,
+      remedy: 'see the verifier log in the cause; `waggle version` and the kernel release help in a report',
+    })
+  }
+  for (const name of fresh) {
+    const map = object.map(layouts[name].name)
+    handles.set(name, map)
+    map.pin(pins.path('maps', layouts[name].name))
+  }
+}
+
+function openPinned(native: Native, pins: Pins, name: string): BpfMap | undefined {
+  try {
+    return native.openMap(pins.path('maps', name))
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return undefined
+    throw error
+  }
+}
+
+function checkShape(map: BpfMap, name: MapName, limits: Limits, logger: Logger): BpfMap {
+  const { key, value, type } = layouts[name]
+  const { info } = map
+  if (info.type !== type || info.keySize !== key.size || info.valueSize !== value.size) {
+    map.close()
+    throw new LoadError('PIN_MISMATCH', {
+      what: `adopt the pinned map ${layouts[name].name}: its layout is another one`,
+      remedy: 'it was made by an incompatible version; `waggle cleanup` removes it, connections included',
+    })
+  }
+  const wanted = sizesOf(limits)[name]
+  if (wanted !== undefined && wanted !== info.maxEntries) {
+    logger.warn('keeping the size of a pinned map', { map: info.name, entries: info.maxEntries, wanted })
+  }
+  return map
+}
