@@ -108,11 +108,11 @@ export class Planner {
     return true
   }
 
-  /** A wrong node name makes every endpoint remote and every node port silent: say so. */
+  /** A wrong node name makes node ports silent and every endpoint remote: say so. */
   #reportNode(objects: Objects, dirty: Dirty, problems: ProblemEvent[]): void {
     const { nodeName } = this.#options
     const missing = dirty.synced && objects.node(nodeName) === undefined
-    const message = `no Node object has this name, so no endpoint is local and no node port served; correct the node name`
+    const message = 'no Node object has this name, so no node port is served; correct the node name or add the Node'
     this.#report(`node ${nodeName}`, 'metadata.name', missing ? message : undefined, problems)
   }
 
@@ -231,7 +231,7 @@ export class Planner {
   #refusal(draft: ServicePort, frontend: Frontend): string | undefined {
     const key = claimKey(draft, frontend)
     if (frontend.kind !== 'ClusterIP' && this.#apiServers.has(key))
-      return `is an API server's; choose another address or port`
+      return "is an API server's; choose another address or port"
     const owner = this.#claims.owner(key)
     if (owner === undefined || owner.id === draft.id) return undefined
     return `is ${owner.kind} of ${owner.id}; choose another address or port`
