@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * finish.h: the one exit of a tc program: counts it and gives the verdict.
+ *
+ * TC_ACT_UNSPEC and TCX_NEXT are the same number: the next program of the chain, or the
+ * next filter of clsact, sees the packet, and the stack when there is none.
+ *
+ * maps  outcomes_v1 (write)
+ */
+#ifndef WAGGLE_LIB_FINISH_H
+#define WAGGLE_LIB_FINISH_H
+
+#include <linux/pkt_cls.h>
+
+#include "count.h"
+#include "packet.h"
+
+/* What a packet whose flow is known and which was translated is called. */
+static __always_inline int translated_outcome(const struct packet *p)
+{
+	if (p->flow_direction == FLOW_REPLY)
+		return OUTCOME_REPLIED;
+	return p->flow_flags & FLOW_LOCAL_BACKEND ? OUTCOME_DELIVERED : OUTCOME_FORWARDED;
+}
+
+/* ret 0 = translated, to be sent where p->egress says. */
+static __always_inline int finish(struct packet *p, __u32 hook, int ret)
+{
+	bool translated = !ret;
+
+	if (translated)
+		ret = translated_outcome(p);
+	count_outcome(hook, ret, p->skb->len);
+	if (ret < 0)
+		return TC_ACT_SHOT;
+	if (translated && p->egress)
+		return bpf_redirect_neigh(p->egress, &p->next_hop, sizeof(p->next_hop), 0);
+	return TC_ACT_UNSPEC;
+}
+
+#endif

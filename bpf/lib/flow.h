@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * flow.h: which flow is this packet of, and what does it become? The one header that
+ * knows how flows are stored.
+ *
+ * A flow is two entries, one a direction, each found by the tuple of a packet as it
+ * arrives. A half's `to` is the tuple that the packet becomes, and exchanged it is the
+ * other half's key. The reply half is made first and the forward half goes first, so
+ * whoever finds a forward half finds a whole flow; what user space leaves behind when
+ * it dies between two deletions is found out within a second of traffic (below).
+ *
+ * The forward half's state counts. The reply half keeps what it last reported there,
+ * so that a known flow costs one look-up a packet.
+ *
+ * maps  flows_v1 (read, write)
+ */
+#ifndef WAGGLE_LIB_FLOW_H
+#define WAGGLE_LIB_FLOW_H
+
+#include <linux/errno.h>
+
+#include "../maps.h"
+#include "affinity.h"
+#include "backend.h"
+#include "packet.h"
+
+/* What the functions here return besides outcomes; never an exit of a program. */
+enum flow_result {
+	FLOW_NONE = OUTCOME_COUNT, /* no flow has this tuple */
+	FLOW_TAKEN,		   /* another flow's replies look like this one's would */
+};
+
+/* Where a program looks from: replies of backends on this node pass at egress only. */
+enum flow_side {
+	FLOW_SIDE_INGRESS,
+	FLOW_SIDE_EGRESS,
+};
+
+static __always_inline struct flow *flow_peer(const struct flow *half)
+{
+	struct tuple key;
+
+	tuple_exchange(&key, &half->to);
+	return bpf_map_lookup_elem(&flows_v1, &key);
+}
+
+/* Ends the flow of the forward half that packet p found. */
+static __always_inline void flow_remove(const struct packet *p, const struct flow *forward)
+{
+	struct tuple reply;
+
+	tuple_exchange(&reply, &forward->to);
+	bpf_map_delete_elem(&flows_v1, &p->tuple);
+	bpf_map_delete_elem(&flows_v1, &reply);
+}
+
+/*
+ * Does this packet need another backend? A datagram does once its backend is removed:
+ * its sender cannot notice. Of a TCP connection only a SYN does, and only when the old
+ * connection is over or its backend is removed; all others are left to their peers.
+ */
+static __always_inline bool flow_has_ended(const struct packet *p, const struct flow *forward)
+{
+	if (!packet_is_tcp(p))
+		return !backend_is_current(forward->backend, forward->generation);
+	if (!packet_is_pure_syn(p))
+		return false;
+	return forward->state == FLOW_CLOSING || !backend_is_current(forward->backend, forward->generation);
+}
+
+/* Notes in both halves how far the flow has come; false when the other half is missing. */
+static __always_inline bool flow_report(const struct packet *p, struct flow *half)
+{
+	__u8 state = packet_ends_connection(p) ? FLOW_CLOSING : FLOW_ESTABLISHED;
+	struct flow *forward;
+
+	if (half->direction == FLOW_FORWARD) {
+		if (state == FLOW_CLOSING && half->state != FLOW_CLOSING)
+			half->state = FLOW_CLOSING;
+		return true;
+	}
+	if (half->state >= state)
+		return true;
+	forward = flow_peer(half);
+	if (!forward)
+		return false;
+	if (forward->state < state)
+		forward->state = state;
+	half->state = state;
+	return true;
+}
+
+/*
+ * Once a second of traffic: writes the time and looks whether the other half is there.
+ * Once a second keeps a busy flow's cache line shared; timeouts are minutes.
+ */
+static __always_inline bool flow_touch(struct flow *half)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	if (now - half->seen_ns < NSEC_PER_SEC)
+		return true;
+	if (!flow_peer(half))
+		return false;
+	half->seen_ns = now;
+	return true;
+}
+
+static __always_inline void flow_use(struct packet *p, const struct flow *half)
+{
+	p->to = half->to;
+	p->flow_flags = half->flags;
+	p->flow_direction = half->direction;
+}
+
+/*
+ * out   0 with p->to, flow_flags and flow_direction set; FLOW_NONE;
+ *       OUTCOME_NOT_SERVICE: a flow's, but not to be changed on this side
+ */
+static __always_inline int flow_find(struct packet *p, enum flow_side side)
+{
+	struct flow *half = bpf_map_lookup_elem(&flows_v1, &p->tuple);
+	enum flow_side here = FLOW_SIDE_INGRESS;
+
+	if (!half)
+		return FLOW_NONE;
+	if (half->direction == FLOW_REPLY && half->flags & FLOW_LOCAL_BACKEND)
+		here = FLOW_SIDE_EGRESS;
+	if (side != here)
+		return OUTCOME_NOT_SERVICE;
+	if (half->direction == FLOW_FORWARD && flow_has_ended(p, half)) {
+		flow_remove(p, half);
+		return FLOW_NONE;
+	}
+	if (!flow_report(p, half) || !flow_touch(half)) {
+		bpf_map_delete_elem(&flows_v1, &p->tuple);
+		return FLOW_NONE;
+	}
+	flow_use(p, half);
+	return OUTCOME_CONTINUE;
+}
+
+/*
+ * Stores the flow that turns p->tuple into p->to.
+ *
+ * in    p->to; half with backend, generation, service and flags set, the rest is filled in
+ * out   0 with p->flow_flags and flow_direction set; FLOW_TAKEN; -OUTCOME_FLOWS_FULL;
+ *       -OUTCOME_BROKEN_STATE: another CPU made and ended the flow meanwhile
+ *
+ * When another CPU opened the same flow first, that one is used: p->to is then its, and
+ * p->egress, which was found for another backend, is 0 again.
+ */
+static __always_inline int flow_add(struct packet *p, struct flow *half)
+{
+	const struct flow *first;
+	struct tuple reply;
+	long err;
+
+	half->state = FLOW_OPENING;
+	half->seen_ns = bpf_ktime_get_ns();
+	half->direction = FLOW_REPLY;
+	tuple_exchange(&half->to, &p->tuple);
+	tuple_exchange(&reply, &p->to);
+	err = bpf_map_update_elem(&flows_v1, &reply, half, BPF_NOEXIST);
+	if (err)
+		return err == -EEXIST ? FLOW_TAKEN : -OUTCOME_FLOWS_FULL;
+	half->direction = FLOW_FORWARD;
+	half->to = p->to;
+	err = bpf_map_update_elem(&flows_v1, &p->tuple, half, BPF_NOEXIST);
+	if (!err) {
+		flow_use(p, half);
+		return OUTCOME_CONTINUE;
+	}
+	bpf_map_delete_elem(&flows_v1, &reply);
+	if (err != -EEXIST)
+		return -OUTCOME_FLOWS_FULL;
+	first = bpf_map_lookup_elem(&flows_v1, &p->tuple);
+	if (!first)
+		return -OUTCOME_BROKEN_STATE;
+	flow_use(p, first);
+	p->egress = 0;
+	return OUTCOME_CONTINUE;
+}
+
+#endif

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * nat.h: makes the packet what its flow says.
+ *
+ * in    p->tuple, p->to, p->egress (redirected packets lose one from their TTL, the
+ *       stack does it for the others)
+ * out   0; -OUTCOME_REWRITE_FAILED: the packet may be half changed and must be dropped
+ *
+ * Checksums are updated, never computed: a wrong one stays wrong. Packets are written by
+ * helpers alone: a program with direct writes makes the kernel copy the headers of every
+ * cloned skb before it runs, and at egress each TCP segment is a clone.
+ */
+#ifndef WAGGLE_LIB_NAT_H
+#define WAGGLE_LIB_NAT_H
+
+#include <stddef.h>
+
+#include "csum.h"
+#include "packet.h"
+
+/* The second half of struct iphdr, written at once. */
+struct ipv4_tail {
+	__u16 ttl_word;
+	__sum16 check;
+	__be32 saddr;
+	__be32 daddr;
+};
+
+/* Offset of the 16 bits that hold TTL or hop limit, and which of them is it. */
+#define IPV4_TTL_WORD (ETH_HLEN + offsetof(struct iphdr, ttl))
+#define IPV6_TTL_WORD (ETH_HLEN + offsetof(struct ipv6hdr, nexthdr))
+
+/* p->ttl_word with one less; the TTL is the first byte of the word in IPv4, the hop limit the second in IPv6. */
+static __always_inline __u16 nat_lower_ttl(const struct packet *p)
+{
+	union {
+		__u16 word;
+		__u8 bytes[2];
+	} w = {.word = p->ttl_word};
+
+	if (p->ipv4)
+		w.bytes[0]--;
+	else
+		w.bytes[1]--;
+	return w.word;
+}
+
+/*
+ * Tells the transport checksum. It covers the addresses (pseudo header) and the ports;
+ * for a packet whose checksum the device is to finish the field holds the pseudo header
+ * alone, so the two are told apart. A UDP checksum of zero means "none" and stays.
+ */
+static __always_inline long nat_transport_checksum(struct packet *p, __u32 addr_diff)
+{
+	__u32 offset = p->l4 + (packet_is_tcp(p) ? offsetof(struct tcphdr, check) :
+						   offsetof(struct udphdr, check));
+	__u64 flags = packet_is_tcp(p) ? 0 : BPF_F_MARK_MANGLED_0;
+	__u32 old_ports, new_ports;
+	long err;
+
+	err = bpf_l4_csum_replace(p->skb, offset, 0, addr_diff, flags | BPF_F_PSEUDO_HDR);
+	if (err)
+		return err;
+	__builtin_memcpy(&old_ports, &p->tuple.sport, sizeof(old_ports));
+	__builtin_memcpy(&new_ports, &p->to.sport, sizeof(new_ports));
+	if (old_ports == new_ports)
+		return 0;
+	err = bpf_l4_csum_replace(p->skb, offset, old_ports, new_ports, flags | sizeof(new_ports));
+	if (err)
+		return err;
+	return bpf_skb_store_bytes(p->skb, p->l4, &new_ports, sizeof(new_ports), 0);
+}
+
+static __always_inline long nat_network_ipv4(struct packet *p, __u32 addr_diff)
+{
+	struct ipv4_tail tail = {
+		.ttl_word = p->egress ? nat_lower_ttl(p) : p->ttl_word,
+		.saddr = p->to.src.w[3],
+		.daddr = p->to.dst.w[3],
+	};
+
+	tail.check = csum_replace(p->ip_check, csum_add(addr_diff, csum_diff16(p->ttl_word, tail.ttl_word)));
+	return bpf_skb_store_bytes(p->skb, IPV4_TTL_WORD, &tail, sizeof(tail), 0);
+}
+
+/*
+ * IPv6 has no header checksum that would level out what changes, so the sum over the
+ * whole packet that a device may have delivered has to be told: the hop limit, and the
+ * addresses, which bpf_l4_csum_replace took for levelled out as in IPv4 (BPF_F_IPV6 of
+ * Linux 6.16 is the other way; this one works on all kernels). An error of
+ * bpf_csum_update says that there is no such sum.
+ */
+static __always_inline long nat_network_ipv6(struct packet *p, __u32 addr_diff)
+{
+	__u32 diff = addr_diff;
+	long err;
+
+	if (p->egress) {
+		__u16 lowered = nat_lower_ttl(p);
+
+		diff = csum_add(diff, csum_diff16(p->ttl_word, lowered));
+		err = bpf_skb_store_bytes(p->skb, IPV6_TTL_WORD, &lowered, sizeof(lowered), 0);
+		if (err)
+			return err;
+	}
+	bpf_csum_update(p->skb, diff);
+	return bpf_skb_store_bytes(p->skb, ETH_HLEN + offsetof(struct ipv6hdr, saddr), &p->to.src,
+				   sizeof(p->to.src) + sizeof(p->to.dst), 0);
+}
+
+static __always_inline int nat_apply(struct packet *p)
+{
+	__u32 addr_diff = csum_diff_addrs(&p->tuple, &p->to);
+
+	if (nat_transport_checksum(p, addr_diff))
+		return -OUTCOME_REWRITE_FAILED;
+	if (p->ipv4 ? nat_network_ipv4(p, addr_diff) : nat_network_ipv6(p, addr_diff))
+		return -OUTCOME_REWRITE_FAILED;
+	return OUTCOME_CONTINUE;
+}
+
+#endif

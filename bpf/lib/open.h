@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * open.h: a packet of no known flow: if it is for a frontend it opens one.
+ *
+ * in    p->tuple
+ * out   0 with p->to, flow_flags and flow_direction set, and p->egress when the backend
+ *       is on another node; a positive outcome: not ours to change; a negative one
+ */
+#ifndef WAGGLE_LIB_OPEN_H
+#define WAGGLE_LIB_OPEN_H
+
+#include "flow.h"
+#include "frontend_lookup.h"
+#include "packet.h"
+#include "route.h"
+#include "select.h"
+#include "snat.h"
+
+/* Does a traffic policy bind this flow to backends on this node? */
+static __always_inline bool open_is_local_only(const struct frontend *frontend, const struct service *service)
+{
+	return service->flags &
+	       (frontend->kind == FRONTEND_CLUSTER_IP ? SERVICE_INTERNAL_LOCAL : SERVICE_EXTERNAL_LOCAL);
+}
+
+/*
+ * A backend here keeps the client's address and, unless another flow's replies would
+ * look the same (one client port, two frontends, one backend), its port.
+ */
+static __always_inline int open_to_local(struct packet *p, struct flow *half)
+{
+	int ret;
+
+	half->flags = FLOW_LOCAL_BACKEND;
+	p->to.src = p->tuple.src;
+	p->to.sport = p->tuple.sport;
+	ret = flow_add(p, half);
+	if (ret != FLOW_TAKEN)
+		return ret;
+	half->flags |= FLOW_SNAT;
+	return snat_add_flow(p, half, false);
+}
+
+/* A backend elsewhere sees this node, so that its replies come back here. */
+static __always_inline int open_to_remote(struct packet *p, struct flow *half)
+{
+	int ret;
+
+	half->flags = FLOW_SNAT;
+	if (p->ipv4)
+		addr_from_ipv4(&p->to.src, 0);
+	ret = route_find(p);
+	if (ret)
+		return ret;
+	ret = route_source(p, &p->to.src);
+	if (ret)
+		return ret;
+	return snat_add_flow(p, half, true);
+}
+
+static __always_inline int flow_open(struct packet *p)
+{
+	const struct frontend *frontend;
+	const struct service *service;
+	struct affinity_key client;
+	struct flow half = {};
+	struct choice choice;
+	int ret;
+
+	ret = frontend_lookup(&p->tuple.dst, p->tuple.dport, p->tuple.proto, &frontend);
+	if (ret)
+		return ret;
+	if (packet_is_tcp(p) && !packet_is_pure_syn(p))
+		return OUTCOME_UNKNOWN_FLOW;
+	half.service = frontend->service;
+	service = service_get(half.service);
+	if (!service)
+		return -OUTCOME_BROKEN_STATE;
+	affinity_key_from_addr(&client, &p->tuple.src);
+	ret = select_backend(half.service, open_is_local_only(frontend, service), &client, &choice);
+	if (ret)
+		return ret;
+	if (addr_is_ipv4(&choice.addr) != p->ipv4)
+		return -OUTCOME_BROKEN_STATE;
+	half.backend = choice.backend;
+	half.generation = choice.generation;
+	p->to.dst = choice.addr;
+	p->to.dport = choice.port;
+	p->to.proto = p->tuple.proto;
+	return choice.flags & BACKEND_LOCAL ? open_to_local(p, &half) : open_to_remote(p, &half);
+}
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * packet.h: what travels from step to step of a tc program.
+ *
+ * Nobody keeps a pointer into the packet: a helper that changes it would end the
+ * pointer's life. parse.h copies what later steps ask for.
+ */
+#ifndef WAGGLE_LIB_PACKET_H
+#define WAGGLE_LIB_PACKET_H
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/tcp.h>
+#include <linux/udp.h>
+#include <stdbool.h>
+
+#include "../layout/flow.h"
+#include "../layout/outcome.h"
+
+/* Bits of packet.tcp_flags, as on the wire (RFC 9293 3.1). */
+#define TCP_FIN 0x01
+#define TCP_SYN 0x02
+#define TCP_RST 0x04
+#define TCP_ACK 0x10
+
+struct packet {
+	struct __sk_buff *skb;
+	struct tuple tuple; /* as it arrived */
+	struct tuple to;    /* what it becomes; set once its flow is known */
+	struct bpf_redir_neigh next_hop;
+	__u32 egress;	     /* ifindex it is redirected to; 0 = it goes on where it was going */
+	__u32 l4;	     /* offset of the TCP or UDP header */
+	__u16 ttl_word;	     /* 16 bits of the IP header that hold TTL or hop limit, as in memory */
+	__sum16 ip_check;    /* IPv4 */
+	__u8 ttl;	     /* TTL or hop limit */
+	__u8 ipv4;	     /* 1 = IPv4, 0 = IPv6 */
+	__u8 tcp_flags;	     /* TCP_*; 0 for UDP */
+	__u8 flow_flags;     /* enum flow_flag */
+	__u8 flow_direction; /* enum flow_direction */
+};
+
+static __always_inline bool packet_is_tcp(const struct packet *p)
+{
+	return p->tuple.proto == IPPROTO_TCP;
+}
+
+/* A SYN that opens a connection: not the answer to one, and nothing that ends one. */
+static __always_inline bool packet_is_pure_syn(const struct packet *p)
+{
+	return (p->tcp_flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) == TCP_SYN;
+}
+
+static __always_inline bool packet_ends_connection(const struct packet *p)
+{
+	return p->tcp_flags & (TCP_RST | TCP_FIN);
+}
+
+/* The tuple of a packet that travels the other way. */
+static __always_inline void tuple_exchange(struct tuple *out, const struct tuple *in)
+{
+	out->src = in->dst;
+	out->dst = in->src;
+	out->sport = in->dport;
+	out->dport = in->sport;
+	out->proto = in->proto;
+	__builtin_memset(out->zero, 0, sizeof(out->zero));
+}
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * route.h: by which device does the translated packet leave, to which neighbour, and
+ * which address of ours may it carry there?
+ *
+ * maps  devices_v1 (read)
+ */
+#ifndef WAGGLE_LIB_ROUTE_H
+#define WAGGLE_LIB_ROUTE_H
+
+#include "../maps.h"
+#include "addr.h"
+#include "packet.h"
+
+#define AF_INET 2
+#define AF_INET6 10
+
+/*
+ * in    p->to; a source of all zeros = not chosen yet
+ * out   0 with p->egress and p->next_hop set; -OUTCOME_TTL_EXCEEDED; -OUTCOME_TOO_BIG;
+ *       -OUTCOME_NO_ROUTE
+ *
+ * An address of this node counts as no route. The stack could not take such a packet:
+ * the source may be the node's own address, and it would be dropped there as a martian,
+ * uncounted. Nor does a client or backend on this node need it: what starts at a socket
+ * here never passes ingress, and local backends are not routed by us.
+ */
+static __always_inline int route_find(struct packet *p)
+{
+	struct bpf_fib_lookup fib = {
+		.family = p->ipv4 ? AF_INET : AF_INET6,
+		.l4_protocol = p->to.proto,
+		.sport = p->to.sport,
+		.dport = p->to.dport,
+		.ifindex = p->skb->ifindex,
+	};
+	long found;
+
+	if (p->ttl <= 1)
+		return -OUTCOME_TTL_EXCEEDED;
+	if (p->ipv4) {
+		fib.ipv4_src = p->to.src.w[3];
+		fib.ipv4_dst = p->to.dst.w[3];
+	} else {
+		__builtin_memcpy(fib.ipv6_src, p->to.src.w, sizeof(fib.ipv6_src));
+		__builtin_memcpy(fib.ipv6_dst, p->to.dst.w, sizeof(fib.ipv6_dst));
+	}
+	found = bpf_fib_lookup(p->skb, &fib, sizeof(fib), 0);
+	if (found == BPF_FIB_LKUP_RET_FRAG_NEEDED)
+		return -OUTCOME_TOO_BIG;
+	/* An unknown neighbour is no obstacle: the redirect asks for it. */
+	if (found != BPF_FIB_LKUP_RET_SUCCESS && found != BPF_FIB_LKUP_RET_NO_NEIGH)
+		return -OUTCOME_NO_ROUTE;
+	p->egress = fib.ifindex;
+	/* An IPv4 route may lead through an IPv6 neighbour (RFC 5549), so the result's family counts. */
+	p->next_hop.nh_family = fib.family;
+	__builtin_memcpy(p->next_hop.ipv6_nh, fib.ipv6_dst, sizeof(p->next_hop.ipv6_nh));
+	return OUTCOME_CONTINUE;
+}
+
+/* The address of ours for flows that leave by p->egress: 0 with *addr set, or -OUTCOME_NO_SOURCE_ADDRESS. */
+static __always_inline int route_source(const struct packet *p, struct ip_addr *addr)
+{
+	const struct device *device = bpf_map_lookup_elem(&devices_v1, &p->egress);
+
+	if (!device)
+		return -OUTCOME_NO_SOURCE_ADDRESS;
+	*addr = p->ipv4 ? device->addr4 : device->addr6;
+	return addr_is_zero(addr) ? -OUTCOME_NO_SOURCE_ADDRESS : OUTCOME_CONTINUE;
+}
+
+#endif
