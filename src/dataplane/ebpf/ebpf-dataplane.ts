@@ -122,7 +122,7 @@ export class EbpfDataplane implements Dataplane {
       pruned: false,
       sweptAt,
     }
-    logger.info('adopted', { services: table.services.size, ...table.used })
+    logger.info('adopted', { ...table.used })
   }
 
   async apply(desired: DesiredState, changed: ReadonlySet<string> | undefined, prune: boolean): Promise<ApplyReport> {

@@ -78,10 +78,10 @@ function loadObject(object: BpfObject, file: string, handles: Map<MapName, BpfMa
     const mapName = layouts[name].name
     if (!declared.has(mapName)) continue
     const known = handles.get(name)
-    const size = sizes[name]
+    const size = known ? known.info.maxEntries : sizes[name]
+    if (size) object.setMaxEntries(mapName, size)
     if (known) object.reuseMap(mapName, known)
     else fresh.push(name)
-    if (!known && size !== undefined) object.setMaxEntries(mapName, size)
   }
   try {
     object.load()
