@@ -8,11 +8,16 @@
 #include <string>
 
 #include "attach.h"
+#include "bpffs.h"
+#include "btf.h"
+#include "clsact.h"
 #include "errors.h"
 #include "link.h"
 #include "map.h"
+#include "netns.h"
 #include "object.h"
 #include "program.h"
+#include "ring_buffer.h"
 
 namespace waggle {
 namespace {
@@ -30,6 +35,7 @@ Napi::Object Init(Napi::Env env, Napi::Object exports) {
   BpfProgram::Init(env);
   BpfLink::Init(env);
   BpfObject::Init(env);
+  RingBuffer::Init(env);
 
   auto version = std::to_string(libbpf_major_version()) + "." + std::to_string(libbpf_minor_version());
   exports.Set("libbpfVersion", version);
@@ -43,8 +49,17 @@ Napi::Object Init(Napi::Env env, Napi::Object exports) {
       {"attachCgroup", AttachCgroup},
       {"attachTcx", AttachTcx},
       {"attachXdp", AttachXdp},
+      {"attachClsact", AttachClsact},
+      {"detachClsact", DetachClsact},
+      {"queryClsact", QueryClsact},
       {"queryCgroup", QueryCgroup},
       {"queryTcx", QueryTcx},
+      {"openRingBuffer", OpenRingBuffer},
+      {"readBtf", ReadBtf},
+      {"inNetns", InNetns},
+      {"netnsInode", NetnsInode},
+      {"ifNameToIndex", IfNameToIndex},
+      {"mountBpffs", MountBpffs},
   };
   for (const auto& [name, function] : functions) exports.Set(name, Napi::Function::New(env, function, name));
   return exports;

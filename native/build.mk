@@ -12,7 +12,8 @@ NATIVE_INC = $(eval NATIVE_INC := -isystem $(NODE_INC) -isystem $(NAPI_INC) -isy
 NATIVE_WARN     := -Wall -Wextra -Werror
 NATIVE_CFLAGS   := -O2 -g -fPIC -fvisibility=hidden $(NATIVE_WARN)
 NATIVE_CXXFLAGS := -std=c++17 -O2 -g -fPIC -fvisibility=hidden $(NATIVE_WARN) \
-  -DNAPI_VERSION=8 -DNODE_ADDON_API_CPP_EXCEPTIONS_ALL -DNODE_ADDON_API_DISABLE_DEPRECATED
+  -DNAPI_VERSION=8 -DNODE_ADDON_API_CPP_EXCEPTIONS_ALL -DNODE_ADDON_API_DISABLE_DEPRECATED \
+  -DNODE_API_SWALLOW_UNTHROWABLE_EXCEPTIONS
 NATIVE_LDFLAGS  := -shared -Wl,-Bsymbolic -Wl,-z,now
 NATIVE_ASAN     := -fsanitize=address -fno-omit-frame-pointer
 

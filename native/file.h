@@ -14,4 +14,7 @@ namespace waggle {
 // at once: a file that is cut short while mapped would end the process.
 std::vector<char> ReadFile(const Args& args, const std::string& path);
 
+// Throws what ReadFile would, for a path that libbpf opens itself.
+void RequireRegularFile(const Args& args, const std::string& path);
+
 }  // namespace waggle

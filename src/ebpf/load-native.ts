@@ -11,7 +11,7 @@ const ADDON = 'waggle_native.node'
  * none, or when it does not fit this machine.
  */
 export function loadNative(): Native {
-  const named = process.env['WAGGLE_NATIVE']
+  const named = process.env.WAGGLE_NATIVE
   const places = named
     ? [named]
     : [`./${ADDON}`, `../../build/${ADDON}`].map(place => fileURLToPath(new URL(place, import.meta.url)))

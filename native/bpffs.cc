@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bpffs.h"
+
+#include <linux/magic.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include <cerrno>
+#include <string>
+
+#include "args.h"
+#include "errors.h"
+
+namespace waggle {
+
+Napi::Value MountBpffs(const Napi::CallbackInfo& info) {
+  Args args(info, "mountBpffs");
+  Napi::Env env = info.Env();
+  std::string path = args.GetString(0, "path");
+  if (mkdir(path.c_str(), 0700) && errno != EEXIST) throw SystemError(env, errno, "mkdir", path);
+  struct statfs filesystem;
+  if (statfs(path.c_str(), &filesystem)) throw SystemError(env, errno, "statfs", path);
+  // A folder of another bpffs takes pins as well.
+  if (filesystem.f_type == BPF_FS_MAGIC) return env.Undefined();
+  if (mount("bpf", path.c_str(), "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700"))
+    throw SystemError(env, errno, "mount", path);
+  return env.Undefined();
+}
+
+}  // namespace waggle
