@@ -69,10 +69,10 @@ gen-check: $(GEN_INPUTS)
 # --- TypeScript --------------------------------------------------------------
 
 ESBUILD := node_modules/.bin/esbuild --bundle --platform=node --target=node20 --format=esm --log-level=warning \
-  --banner:js="import{createRequire as r}from'module';const require=r(import.meta.url);"
+  --banner:js="import{createRequire as __createRequire}from'node:module';const require=__createRequire(import.meta.url);"
 
 $(B)/waggle.mjs: $(TS_SOURCES) node_modules/.package-lock.json
-	$(ESBUILD) --minify --keep-names --sourcemap=linked src/cli/main.ts --outfile=$@
+	$(ESBUILD) --minify --keep-names --line-limit=160 --sourcemap=linked src/cli/main.ts --outfile=$@
 
 $(B)/lab.mjs: $(shell find tools/labkit -name '*.ts' 2>/dev/null) node_modules/.package-lock.json
 	$(ESBUILD) tools/labkit/main.ts --outfile=$@
