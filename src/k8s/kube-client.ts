@@ -113,6 +113,7 @@ export class KubeClient {
         signal,
       })
       let connected = false
+      let answered = false
       const tooLate = (kind: 'unreachable' | 'silent', waited: string) => () =>
         request.destroy(new KubeError(kind, { what, cause: waited }))
       let cancel = this.#clock.after(
@@ -131,11 +132,14 @@ export class KubeClient {
         else ready()
       })
       request.on('response', response => {
+        answered = true
         cancel()
         resolve(response)
       })
       request.on('error', error => {
         cancel()
+        // A reset while the body is read comes here as well as to the body's reader.
+        if (answered) return
         if (request.reusedSocket && codeOf(error) === 'ECONNRESET' && !signal.aborted) {
           // The server had closed the idle connection; each such try uses one up.
           this.#head(what, url, options, signal).then(resolve, reject)

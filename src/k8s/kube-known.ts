@@ -77,7 +77,7 @@ export class Known {
     return this.#held.size
   }
 
-  /** The next list delivers every object again: the receiver may have missed some, or history was rewritten. */
+  /** The next list delivers every object again: the receiver may have missed some. */
   distrust(): void {
     for (const entry of this.#entries.values()) entry.version = ''
   }
@@ -96,23 +96,24 @@ export class Known {
 
   /**
    * Begins a full list. Its pages are added one by one, and nothing is changed before
-   * `finish`: a list that breaks off is simply dropped.
+   * `finish`: a list that breaks off is simply dropped. `all` = deliver known versions,
+   * too, since they may mean something else now.
    */
-  relist(): { add(items: readonly unknown[]): void; finish(now: number): Relisted } {
+  relist(all = false): { add(items: readonly unknown[]): void; finish(now: number): Relisted } {
     const changes: Change[] = []
     return {
       add: items => {
-        for (const raw of items) changes.push(this.#look(raw))
+        for (const raw of items) changes.push(this.#look(raw, all))
       },
       finish: now => this.#finish(changes, now),
     }
   }
 
   /** Reads and converts an object, so that it need not be kept; changes nothing. */
-  #look(raw: unknown): Change {
+  #look(raw: unknown, all = false): Change {
     const { key, version } = metaOf(raw)
     // A resumed watch and a list may tell the same thing twice.
-    const same = version !== '' && this.#entries.get(key)?.version === version
+    const same = !all && version !== '' && this.#entries.get(key)?.version === version
     return { key, version, converted: same ? undefined : convert(this.#kind, raw) }
   }
 
@@ -156,7 +157,8 @@ export class Known {
     entry.version = version
     const where = `${this.#kind} ${key}`
     const events: SourceEvent[] = []
-    if (entry.problem && problems.length === 0) events.push({ type: 'resolved', where })
+    // It takes back all that was said of the object; what is still wrong is said again.
+    if (entry.problem) events.push({ type: 'resolved', where })
     entry.problem = problems.length > 0
     for (const { field, message } of problems) events.push({ type: 'problem', where, field, message })
     if (object !== undefined) {

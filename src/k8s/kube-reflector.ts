@@ -128,17 +128,15 @@ export class Reflector {
   async #pages(limit: number, signal: AbortSignal) {
     const { client, clock, known } = this.#parts
     const what = `list ${this.#collection.path}`
-    const relist = known.relist()
+    let relist: ReturnType<Known['relist']> | undefined
     let objects = 0
     let token: string | undefined
     do {
       const query = { ...(limit > 0 ? { limit: String(limit) } : {}), ...(token ? { continue: token } : {}) }
       const response = await client.get(what, this.#url(query), signal)
       const page = parsePage(what, await this.#body(what, response))
-      if (token === undefined && isOlder(page.version, this.#newest)) {
-        // The server's data was put back to an older state: versions we know may mean something else now.
-        known.distrust()
-      }
+      // Older than what we saw: the server's data was put back, and its versions are dealt out again.
+      relist ??= known.relist(isOlder(page.version, this.#newest))
       try {
         relist.add(page.items)
       } catch (cause) {
