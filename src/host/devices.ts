@@ -4,9 +4,9 @@ import type { NetworkFacts } from './facts.js'
 /** A device that packets for Services arrive on. */
 export interface Uplink {
   readonly name: string
-  /** Source of flows that leave by it, one for each family; undefined = none. */
-  readonly address4: Address | undefined
-  readonly address6: Address | undefined
+  /** Source of flows that leave by it, one for each family; missing = none. */
+  readonly address4?: Address
+  readonly address6?: Address
 }
 
 /**
@@ -31,11 +31,9 @@ export function chooseUplinks(
     .map(name => {
       const addresses = facts.addresses.get(name) ?? []
       const old = kept.get(name)
-      return {
-        name,
-        address4: sourceAddress(addresses, 'IPv4', internalIPs) ?? old?.address4,
-        address6: sourceAddress(addresses, 'IPv6', internalIPs) ?? old?.address6,
-      }
+      const address4 = sourceAddress(addresses, 'IPv4', internalIPs) ?? old?.address4
+      const address6 = sourceAddress(addresses, 'IPv6', internalIPs) ?? old?.address6
+      return { name, ...(address4 && { address4 }), ...(address6 && { address6 }) }
     })
 }
 

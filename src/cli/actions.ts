@@ -1,0 +1,136 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { messageOf, WaggleError } from '../base/errors.js'
+import type { Logger } from '../base/log.js'
+import { VERSION } from '../base/version.js'
+import type { Config } from '../config/config.js'
+import { ConfigError, type ConfigResult, readConfig } from '../config/read.js'
+import { makeLogger, startAgent, thisMachine } from '../daemon/compose.js'
+import { Lock, lockKey } from '../daemon/lock.js'
+import { cleanupEbpf } from '../dataplane/ebpf/cleanup.js'
+import { inspectPinned } from '../dataplane/ebpf/inspect.js'
+import { loadNative } from '../ebpf/load-native.js'
+import type { Native } from '../ebpf/native.js'
+import type { Subject } from '../inspect/subjects.js'
+import { EXIT, ExitError, LoggedError } from './exit.js'
+import { printTable } from './print.js'
+import type { Actions, GivenFlags, ShowFlags } from './program.js'
+
+/** What the commands do on this machine. */
+export const actions: Actions = { run, show, cleanup, version }
+
+async function run(given: GivenFlags): Promise<void> {
+  const { config, described } = readSettings(given, thisMachine().cgroup)
+  const logger = makeLogger(config)
+  dieLoudly(logger)
+  logger.info('starting', { version: VERSION, node: config.nodeName, pid: process.pid, ...described })
+  try {
+    const running = await startAgent(config, native(), logger, VERSION)
+    const reason = await Promise.race([untilSignal(), running.agent.failed])
+    logger.info('stopping; the kernel goes on as it is', { reason: messageOf(reason) })
+    await running.stop()
+    if (typeof reason !== 'string') throw reason
+  } catch (error) {
+    logger.error('ending with a failure', { error })
+    throw new LoggedError(exitCodeOf(error))
+  }
+}
+
+async function show(subject: Subject, given: GivenFlags, flags: ShowFlags): Promise<void> {
+  const { config } = readSettings(given, UNUSED)
+  const inspection = inspectPinned(native(), config.pinDir)
+  if (inspection === undefined) throw nothingPinned(config)
+  if (flags.output === 'json')
+    write(`${JSON.stringify({ [subject.name]: subject.rows(inspection, flags) }, null, 2)}\n`)
+  else write(printTable(subject.table(inspection, flags)))
+}
+
+async function cleanup(given: GivenFlags, dryRun: boolean): Promise<void> {
+  const { config } = readSettings(given, UNUSED)
+  if (!existsSync(config.bpffs))
+    throw new ExitError('failed', `there is no ${config.bpffs}; name the BPF file system with --bpffs`)
+  const addon = native()
+  const lock = dryRun
+    ? undefined
+    : await Lock.acquire(config.runDir, lockKey(config.bpffs, config.pinDir), config.pinDir, VERSION)
+  try {
+    const removed = cleanupEbpf(addon, config.pinDir, dryRun)
+    for (const object of removed) write(`${dryRun ? 'would remove' : 'removed'} ${object}\n`)
+    if (removed.length === 0) write(`nothing of waggle in ${config.pinDir}\n`)
+  } finally {
+    lock?.release()
+  }
+}
+
+async function version(output: 'text' | 'json'): Promise<void> {
+  if (output === 'json') write(`${JSON.stringify({ version: VERSION, node: process.versions.node })}\n`)
+  else write(`waggle ${VERSION} (Node.js ${process.versions.node})\n`)
+}
+
+/** Stands for the cgroup where a command has no use for it, so that its absence is no mistake. */
+const UNUSED = '/'
+
+function readSettings(given: GivenFlags, cgroup: string | undefined): ConfigResult {
+  const path = given.config ?? process.env.WAGGLE_CONFIG
+  let file: { path: string; text: string } | undefined
+  try {
+    if (path) file = { path, text: readFileSync(path, 'utf8') }
+  } catch (error) {
+    throw new ConfigError([{ where: path ?? '', problem: `cannot be read: ${messageOf(error)}` }])
+  }
+  return readConfig({
+    flags: given.flags,
+    unknownFlags: given.unknown,
+    environment: process.env,
+    file,
+    machine: { ...thisMachine(), cgroup },
+  })
+}
+
+function native(): Native {
+  try {
+    return loadNative()
+  } catch (error) {
+    throw new ExitError('notBuilt', messageOf(error))
+  }
+}
+
+function nothingPinned({ pinDir }: Config): ExitError {
+  return new ExitError(
+    'failed',
+    `nothing of waggle is in ${pinDir}: no agent ran with this pin directory since the machine started; ` +
+      'start one with `waggle run`, or name the place with --bpffs or --pin-dir',
+  )
+}
+
+/** Resolves with the name of the signal that asks the agent to end. */
+function untilSignal(): Promise<string> {
+  return new Promise(resolve => {
+    for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => resolve(signal))
+  })
+}
+
+/**
+ * A bug ends the process at once: the kernel serves on, and a supervisor starts a new one
+ * that adopts. SIGUSR1 would open Node's debugger to everybody on this host.
+ */
+function dieLoudly(logger: Logger): void {
+  const die = (error: unknown) => {
+    logger.error('bug: ending; the kernel goes on as it is', { error })
+    process.exit(EXIT.failed.code)
+  }
+  process.on('uncaughtException', die)
+  process.on('unhandledRejection', die)
+  process.on('SIGUSR1', () => logger.warn('SIGUSR1 has no meaning here'))
+}
+
+function write(text: string): void {
+  process.stdout.write(text)
+}
+
+/** The exit status for what a command threw. */
+export function exitCodeOf(error: unknown): number {
+  if (error instanceof ExitError || error instanceof LoggedError) return error.exitCode
+  if (error instanceof ConfigError) return EXIT.usage.code
+  if (error instanceof WaggleError && error.code === 'LOCKED') return EXIT.locked.code
+  return EXIT.failed.code
+}

@@ -1,0 +1,151 @@
+import { Command, Option } from 'commander'
+import { environmentName, OPTION_KEYS, type OptionKey, optionOf } from '../config/options.js'
+import { SUBJECTS, type Subject } from '../inspect/subjects.js'
+import { EXIT } from './exit.js'
+
+/** The command line as given: every use of each setting's flag, and what no flag takes. */
+export interface GivenFlags {
+  readonly flags: ReadonlyMap<string, readonly string[]>
+  readonly unknown: readonly string[]
+  /** Path of the configuration file. */
+  readonly config: string | undefined
+}
+
+export interface ShowFlags {
+  readonly output: 'table' | 'json'
+  readonly namespace?: string
+  readonly service?: string
+}
+
+/** What the commands do; the command line itself decides nothing. */
+export interface Actions {
+  run(given: GivenFlags): Promise<void>
+  show(subject: Subject, given: GivenFlags, flags: ShowFlags): Promise<void>
+  cleanup(given: GivenFlags, dryRun: boolean): Promise<void>
+  version(output: 'text' | 'json'): Promise<void>
+}
+
+/** Settings that tools beside the agent need to find what it left in the kernel. */
+const PLACE_KEYS: readonly OptionKey[] = ['bpffs', 'pinDir']
+
+/** The command tree with its help, bound to `actions`. */
+export function buildProgram(actions: Actions): Command {
+  const program = new Command('waggle')
+    .description('Makes Kubernetes Services work on this node, through BPF, beside any CNI.')
+    .helpCommand(false)
+    .showHelpAfterError('(add --help for usage)')
+    .addHelpText('after', EXIT_HELP)
+    .exitOverride()
+
+  const run = program.command('run').description('run the agent of this node')
+  addSettings(run, OPTION_KEYS)
+  run
+    .addOption(new Option('--config <path>', 'YAML file with the same settings (WAGGLE_CONFIG)').helpGroup('General:'))
+    .allowUnknownOption()
+    .allowExcessArguments()
+    .addHelpText('after', RUN_HELP)
+    .action(() => actions.run(givenFlags(run)))
+
+  const show = program.command('show').description('show what the kernel holds, with or without a running agent')
+  for (const subject of SUBJECTS) {
+    const command = show.command(subject.name).description(subject.description)
+    command.addOption(
+      new Option('-o, --output <format>', 'how to print it').choices(['table', 'json']).default('table'),
+    )
+    if (subject.byService) {
+      command.option('-n, --namespace <name>', 'only Services of this namespace')
+      command.option('-s, --service <name>', 'only this Service: NAME or NAMESPACE/NAME')
+    }
+    addSettings(command, PLACE_KEYS)
+    command.addHelpText('after', showHelp(subject))
+    command.action(() => actions.show(subject, givenFlags(command), command.opts() as ShowFlags))
+  }
+
+  const cleanup = program
+    .command('cleanup')
+    .description('remove everything that waggle made in the kernel, and nothing else')
+    .option('--dry-run', 'only say what would be removed')
+    .addOption(new Option('--dataplane <name>', 'whose objects').choices(['ebpf']).default('ebpf'))
+  addSettings(cleanup, [...PLACE_KEYS, 'runDir'])
+  cleanup
+    .addHelpText('after', CLEANUP_HELP)
+    .action(() => actions.cleanup(givenFlags(cleanup), cleanup.opts().dryRun === true))
+
+  program
+    .command('version')
+    .description('print the version')
+    .addOption(new Option('-o, --output <format>', 'how to print it').choices(['text', 'json']).default('text'))
+    .action(options => actions.version(options.output))
+  return program
+}
+
+/** Flags of the settings in `keys`; values stay text and are checked with those of the other places. */
+function addSettings(command: Command, keys: readonly OptionKey[]): void {
+  for (const key of keys) {
+    const { flag, type, fallback, description, group } = optionOf(key)
+    const shown = 'value' in fallback ? type.print(fallback.value) : plainText(fallback.derived)
+    const option = new Option(
+      `--${flag} <${type.name}>`,
+      `${plainText(description)} (default: ${shown}; ${environmentName(flag)})`,
+    )
+    option.argParser((value: string, before: string[] | undefined) => [...(before ?? []), value])
+    command.addOption(keys === OPTION_KEYS ? option.helpGroup(`${group}:`) : option)
+  }
+}
+
+/** What was given for the settings on the command line of `command`. */
+function givenFlags(command: Command): GivenFlags {
+  const flags = new Map<string, readonly string[]>()
+  for (const key of OPTION_KEYS) {
+    const { flag } = optionOf(key)
+    const option = command.options.find(candidate => candidate.long === `--${flag}`)
+    const value: unknown = option && command.getOptionValue(option.attributeName())
+    if (Array.isArray(value)) flags.set(flag, value)
+  }
+  const config: unknown = command.getOptionValue('config')
+  return { flags, unknown: strayWords(command.args), config: typeof config === 'string' ? config : undefined }
+}
+
+/** Unknown flags and words; the word after an unknown flag is taken for its value. */
+function strayWords(words: readonly string[]): string[] {
+  return words.filter((word, i) => {
+    const before = words[i - 1]
+    return word.startsWith('-') || before === undefined || !before.startsWith('-') || before.includes('=')
+  })
+}
+
+function plainText(markdown: string): string {
+  return markdown.replaceAll('`', '')
+}
+
+const EXIT_HELP = `
+Exit status:
+${Object.values(EXIT)
+  .map(({ code, meaning }) => `  ${String(code).padEnd(3)} ${plainText(meaning)}`)
+  .join('\n')}`
+
+const RUN_HELP = `
+A flag counts before its environment variable, that before the configuration file.
+SIGTERM ends the agent; what it wrote stays in the kernel, and traffic goes on.
+
+Examples:
+  waggle run                                       in a pod: Services of the API server
+  waggle run --kubeconfig /root/.kube/config       on a host beside a cluster
+  waggle run --source dir:/etc/waggle/manifests    without a cluster
+  waggle run --config /etc/waggle/waggle.yaml --log-format json`
+
+const CLEANUP_HELP = `
+Services stop working on this node unless something else serves them. An agent that
+runs with the same pin directory must be stopped first.
+
+Examples:
+  waggle cleanup --dry-run
+  waggle cleanup`
+
+function showHelp(subject: Subject): string {
+  const filtered = subject.byService ? `\n  waggle show ${subject.name} --namespace default --service web` : ''
+  return `
+Examples:
+  waggle show ${subject.name}${filtered}
+  waggle show ${subject.name} -o json`
+}

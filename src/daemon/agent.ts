@@ -1,0 +1,251 @@
+import type { Clock } from '../base/clock.js'
+import type { Logger } from '../base/log.js'
+import type { Config } from '../config/config.js'
+import type { Dataplane } from '../dataplane/dataplane.js'
+import type { Inspection } from '../dataplane/inspection.js'
+import { type HealthAnswer, type HealthInput, healthz, livez, readyz } from '../health/health.js'
+import type { NetworkFacts } from '../host/facts.js'
+import { type Device, HostWatch } from '../host/watch.js'
+import { Metrics } from '../metrics/metrics.js'
+import type { ProblemEvent, Source, SourceEvent, WatchedKind } from '../model/objects.js'
+import { Planner } from '../plan/planner.js'
+import { Problems } from '../state/problems.js'
+import { Store } from '../state/store.js'
+import { DaemonError } from './errors.js'
+import { type HttpRoute, HttpServer, json, plain } from './http-server.js'
+import { Serial } from './serial.js'
+import { type Readiness, SyncLoop } from './sync-loop.js'
+import { Ticker } from './ticker.js'
+
+/** A dataplane that runs in this process, with what the agent needs beyond the common interface. */
+export interface AgentDataplane extends Dataplane {
+  setDevices(devices: readonly Device[]): void
+  /** About once a second. */
+  housekeep(): Promise<void>
+  inspect(): Inspection
+}
+
+export interface AgentParts {
+  readonly config: Config
+  readonly source: Source
+  readonly dataplane: AgentDataplane
+  readonly readFacts: () => NetworkFacts
+  readonly ifNameToIndex: (name: string) => number
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly random: () => number
+  readonly version: string
+  /** Asked once a second; false ends the agent, see {@link Agent.failed}. */
+  readonly lockIsHeld: () => boolean
+}
+
+const HOUSEKEEPING_MS = 1000
+/** Metrics that several gauges read in one scrape come from one reading of the maps. */
+const INSPECTION_AGE_MS = 1000
+
+/** The agent of one node: source, store, plan, sync loop, dataplane, and the servers that tell about them. */
+export class Agent {
+  readonly #parts: AgentParts
+  readonly #store = new Store()
+  readonly #planner: Planner
+  readonly #planProblems = new Problems()
+  readonly #serial = new Serial()
+  readonly #loop: SyncLoop
+  readonly #metrics: Metrics
+  readonly #host: HostWatch
+  readonly #housekeeping: Ticker
+  readonly #servers: readonly HttpServer[]
+  readonly #ended: Promise<DaemonError>
+  #fail: (error: DaemonError) => void = () => {}
+  #nodeSeen = false
+  #inspected: { readonly at: number; readonly inspection: Inspection } | undefined
+
+  constructor(parts: AgentParts) {
+    this.#parts = parts
+    const { config, dataplane, clock, logger, random } = parts
+    this.#ended = new Promise(resolve => {
+      this.#fail = resolve
+    })
+    this.#planner = new Planner({
+      nodeName: config.nodeName,
+      nodePortAddresses: config.nodePortAddresses,
+      defaultScheduler: config.scheduler,
+    })
+    this.#loop = new SyncLoop({
+      dataplane: { apply: (...args) => this.#serial.run(() => dataplane.apply(...args)) },
+      clock,
+      logger,
+      random,
+      minPeriodMs: config.minSyncPeriod,
+      fullPeriodMs: config.syncPeriod,
+      onApplied: ({ report, ms, at }) => this.#metrics.applied(report.writes, ms, at),
+      onFailed: () => this.#metrics.applyFailed(),
+    })
+    this.#metrics = new Metrics({
+      desired: () => this.#planner.state,
+      appliedRevision: () => this.#loop.status.appliedRevision,
+      synced: () => this.#loop.status.synced,
+      failedServices: () => this.#loop.status.failed.size,
+      problems: () => this.#store.problems.length + this.#planProblems.list().length,
+      kernel: () => this.#inspect(),
+      version: parts.version,
+    })
+    this.#host = new HostWatch({
+      readFacts: parts.readFacts,
+      ifNameToIndex: parts.ifNameToIndex,
+      patterns: config.devices,
+      onChange: ({ devices }) => this.#setDevices(devices),
+      clock,
+      logger,
+    })
+    this.#housekeeping = new Ticker('housekeeping', HOUSEKEEPING_MS, () => this.#housekeep(), clock, logger)
+    this.#servers = [
+      new HttpServer({
+        name: 'health',
+        address: config.healthzBindAddress,
+        routes: this.#healthRoutes(),
+        clock,
+        logger,
+      }),
+      new HttpServer({
+        name: 'metrics',
+        address: config.metricsBindAddress,
+        routes: this.#metricsRoutes(),
+        clock,
+        logger,
+      }),
+    ]
+  }
+
+  /** Resolves when the agent cannot go on by itself; the kernel goes on in any case. */
+  get failed(): Promise<DaemonError> {
+    return this.#ended
+  }
+
+  /**
+   * Adopts what the kernel holds, then follows the source.
+   *
+   * @throws DaemonError PROBE when this machine lacks something
+   */
+  async start(): Promise<void> {
+    const { dataplane, source, logger } = this.#parts
+    const missing = await dataplane.probe()
+    if (missing.length > 0) {
+      throw new DaemonError('PROBE', {
+        what: `start the dataplane ${dataplane.name}: ${missing.map(({ what, remedy }) => `${what} (${remedy})`).join('; ')}`,
+      })
+    }
+    await dataplane.start()
+    this.#host.start()
+    this.#housekeeping.start()
+    for (const server of this.#servers) await server.start()
+    await source.start(events => this.#take(events))
+    logger.info('started', { source: source.name, dataplane: dataplane.name })
+  }
+
+  /** Lets go of everything; what the kernel holds stays, and traffic goes on. */
+  async stop(): Promise<void> {
+    const { source, dataplane } = this.#parts
+    await source.stop()
+    this.#host.stop()
+    this.#housekeeping.stop()
+    for (const server of this.#servers) server.stop()
+    await this.#loop.stop()
+    await this.#serial.run(() => dataplane.stop())
+  }
+
+  #take(events: readonly SourceEvent[]): void {
+    const { config, clock } = this.#parts
+    this.#metrics.reported(events, clock.wall())
+    const change = this.#store.apply(events)
+    const plan = this.#planner.update(this.#store, change)
+    this.#logProblems([...change.problems, ...this.#planProblems.apply(plan.problems)])
+    const node = this.#store.node(config.nodeName)
+    if (node !== undefined) {
+      this.#nodeSeen = true
+      this.#host.setInternalIPs(node.internalIPs)
+    }
+    this.#loop.submit(plan.state, plan.changed, readinessOf(this.#store.awaited))
+  }
+
+  /** Each once, when it appears; all that stand are counted in the metrics. */
+  #logProblems(problems: readonly Extract<ProblemEvent, { type: 'problem' }>[]): void {
+    for (const { where, field, message } of problems)
+      this.#parts.logger.warn('input problem', { where, field, message })
+  }
+
+  #setDevices(devices: readonly Device[]): void {
+    const { dataplane, logger } = this.#parts
+    const names = devices.map(({ name }) => name).join(',')
+    if (devices.length === 0) logger.warn('no device serves packets from outside; see --devices')
+    else logger.info('serving devices', { devices: names })
+    this.#serial
+      .run(() => dataplane.setDevices(devices))
+      .catch(error => logger.error('cannot serve devices', { devices: names, error }))
+  }
+
+  async #housekeep(): Promise<void> {
+    if (!this.#parts.lockIsHeld()) {
+      this.#fail(
+        new DaemonError('LOCK_LOST', {
+          what: 'keep the lock in the run directory: it was removed or replaced',
+          remedy: 'leave the run directory alone while agents run',
+        }),
+      )
+    }
+    await this.#serial.run(() => this.#parts.dataplane.housekeep())
+  }
+
+  #inspect(): Inspection {
+    const now = this.#parts.clock.monotonic()
+    if (this.#inspected === undefined || now - this.#inspected.at > INSPECTION_AGE_MS) {
+      this.#inspected = { at: now, inspection: this.#parts.dataplane.inspect() }
+    }
+    return this.#inspected.inspection
+  }
+
+  #healthRoutes(): Map<string, HttpRoute> {
+    const route = (decide: (input: HealthInput) => HealthAnswer) => () => {
+      const { code, body } = decide(this.#healthInput())
+      return json(code, body)
+    }
+    const counted = (path: 'healthz' | 'livez', decide: (input: HealthInput) => HealthAnswer) => () => {
+      const answer = route(decide)()
+      this.#metrics.probed(path, answer.code)
+      return answer
+    }
+    return new Map<string, HttpRoute>([
+      ['/healthz', counted('healthz', healthz)],
+      ['/livez', counted('livez', livez)],
+      ['/readyz', route(readyz)],
+    ])
+  }
+
+  #healthInput(): HealthInput {
+    const { config, clock } = this.#parts
+    const awaited = this.#store.awaited.map(kind => `the list of every ${kind}`)
+    return {
+      sync: this.#loop.status,
+      // A manifest folder need not have a Node; one that was there and is gone is another matter.
+      nodeEligible: !this.#nodeSeen || this.#store.node(config.nodeName) !== undefined,
+      now: clock.wall(),
+      staleAfterMs: 2 * config.syncPeriod,
+      waitingFor: awaited.length > 0 ? awaited : ['the first full apply'],
+    }
+  }
+
+  #metricsRoutes(): Map<string, HttpRoute> {
+    const { registry } = this.#metrics
+    return new Map<string, HttpRoute>([
+      ['/metrics', async () => ({ code: 200, type: registry.contentType, text: await registry.metrics() })],
+      ['/proxyMode', () => plain(200, this.#parts.dataplane.name)],
+      ['/healthz', () => plain(200, 'ok')],
+    ])
+  }
+}
+
+/** See {@link Readiness}. */
+function readinessOf(awaited: readonly WatchedKind[]): Readiness {
+  if (awaited.length === 0) return 'complete'
+  return awaited.every(kind => kind === 'Node') ? 'partial' : 'waiting'
+}

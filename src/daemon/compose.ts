@@ -1,0 +1,110 @@
+import { readFileSync } from 'node:fs'
+import { hostname } from 'node:os'
+import { fileURLToPath } from 'node:url'
+import { systemClock } from '../base/clock.js'
+import type { Logger } from '../base/log.js'
+import type { Config, Machine } from '../config/config.js'
+import { EbpfDataplane } from '../dataplane/ebpf/ebpf-dataplane.js'
+import type { Native } from '../ebpf/native.js'
+import { readNetworkFacts } from '../host/facts.js'
+import { findCgroup2 } from '../host/proc-net.js'
+import { DirSource } from '../k8s/dir-source.js'
+import { loadKubeAccess } from '../k8s/kube-access.js'
+import { KubeSource } from '../k8s/kube-source.js'
+import type { Source } from '../model/objects.js'
+import { Agent } from './agent.js'
+import { DaemonError } from './errors.js'
+import { Lock, lockKey } from './lock.js'
+import { jsonLogger, stderrSink, textLogger } from './logger.js'
+import { objectsDir } from './paths.js'
+
+/** What derived defaults need to know of this machine. */
+export function thisMachine(): Machine {
+  return { hostname: hostname(), cgroup: findCgroup2(readFileSync('/proc/self/mounts', 'utf8')) }
+}
+
+export function makeLogger(config: Config): Logger {
+  const sink = stderrSink()
+  if (config.logFormat === 'json') return jsonLogger(config.logLevel, sink)
+  return textLogger(config.logLevel, sink, systemClock.wall)
+}
+
+/** A running agent and how to end it. */
+export interface Running {
+  readonly agent: Agent
+  stop(): Promise<void>
+}
+
+/**
+ * Builds and starts everything that one node needs.
+ *
+ * @throws DaemonError, KubeError or NativeError when it cannot start
+ */
+export async function startAgent(config: Config, native: Native, logger: Logger, version: string): Promise<Running> {
+  if (config.dataplane !== 'ebpf') {
+    throw new DaemonError('NOT_AVAILABLE', {
+      what: `use the dataplane ${config.dataplane}: it is not available yet`,
+      remedy: 'use --dataplane ebpf',
+    })
+  }
+  // Before the lock, as the lock's name follows from the mounted file system.
+  native.mountBpffs(config.bpffs)
+  const lock = await Lock.acquire(config.runDir, lockKey(config.bpffs, config.pinDir), config.pinDir, version)
+  try {
+    const agent = new Agent({
+      config,
+      source: await makeSource(config, logger),
+      dataplane: makeEbpf(config, native, logger),
+      readFacts: readNetworkFacts,
+      ifNameToIndex: name => native.ifNameToIndex(name),
+      clock: systemClock,
+      logger,
+      random: Math.random,
+      version,
+      lockIsHeld: () => lock.isHeld(),
+    })
+    await agent.start()
+    return {
+      agent,
+      async stop() {
+        await agent.stop()
+        lock.release()
+      },
+    }
+  } catch (error) {
+    lock.release()
+    throw error
+  }
+}
+
+async function makeSource(config: Config, logger: Logger): Promise<Source> {
+  if (config.source.kind === 'dir') return new DirSource(config.source.path)
+  const access = await loadKubeAccess(config.kubeconfig === undefined ? {} : { kubeconfig: config.kubeconfig })
+  return new KubeSource({ access, nodeName: config.nodeName, log: logger })
+}
+
+function makeEbpf(config: Config, native: Native, logger: Logger): EbpfDataplane {
+  const { pinDir, bpffs, cgroup } = config
+  return new EbpfDataplane({
+    native,
+    objectsDir: objectsDir(fileURLToPath(import.meta.url)),
+    pinDir,
+    bpffs,
+    cgroup,
+    limits: {
+      services: config.maxServices,
+      frontends: config.maxFrontends,
+      backends: config.maxBackends,
+      slots: config.maxSlots,
+      flows: config.maxFlows,
+    },
+    timeouts: {
+      tcpEstablishedSeconds: config.flowTcpEstablishedTimeout / 1000,
+      tcpTransitorySeconds: config.flowTcpTransitoryTimeout / 1000,
+      udpUnrepliedSeconds: config.flowUdpTimeout / 1000,
+      udpSeconds: config.flowUdpStreamTimeout / 1000,
+    },
+    logger,
+    clock: systemClock,
+  })
+}

@@ -1,0 +1,199 @@
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import type { MapRow, OutcomeRow } from '../dataplane/inspection.js'
+import type { DesiredState } from '../model/desired.js'
+import type { SourceEvent } from '../model/objects.js'
+import { type DesiredCounts, desiredCounts } from './desired-counts.js'
+
+/** What is read when somebody asks for the metrics. */
+export interface MetricsInput {
+  readonly desired: () => DesiredState
+  readonly appliedRevision: () => number
+  readonly synced: () => boolean
+  /** Service ports whose newest revision could not be written. */
+  readonly failedServices: () => number
+  readonly problems: () => number
+  /** Counters and fill of the kernel's maps; undefined while there is none to read. */
+  readonly kernel: () => { readonly outcomes: readonly OutcomeRow[]; readonly maps: readonly MapRow[] } | undefined
+  readonly version: string
+}
+
+/** kube-proxy's buckets: 1 ms, doubling, 15 of them. */
+const SYNC_BUCKETS = Array.from({ length: 15 }, (_, i) => 0.001 * 2 ** i)
+
+/**
+ * All metrics of the agent. Where a metric means what kube-proxy's does it has its name,
+ * so that dashboards and ClusterLoader2 go on working; one apply writes both families, so
+ * there is no label ip_family.
+ */
+export class Metrics {
+  readonly registry = new Registry()
+  readonly #syncDuration: Histogram
+  readonly #lastSync: Gauge
+  readonly #lastQueued: Gauge
+  readonly #changes: Readonly<Record<'Service' | 'EndpointSlice', { total: Counter; pending: Gauge }>>
+  readonly #writes: Counter
+  readonly #failures: Counter
+  readonly #probes: Readonly<Record<'healthz' | 'livez', Counter>>
+
+  constructor(input: MetricsInput) {
+    const registers = [this.registry]
+    collectDefaultMetrics({ register: this.registry })
+    this.#syncDuration = new Histogram({
+      name: 'kubeproxy_sync_proxy_rules_duration_seconds',
+      help: 'Time that one apply took.',
+      buckets: SYNC_BUCKETS,
+      registers,
+    })
+    this.#lastSync = new Gauge({
+      name: 'kubeproxy_sync_proxy_rules_last_timestamp_seconds',
+      help: 'When the last successful apply ended.',
+      registers,
+    })
+    this.#lastQueued = new Gauge({
+      name: 'kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds',
+      help: 'When the last change was reported.',
+      registers,
+    })
+    const changes = (name: string, what: string) => ({
+      total: new Counter({
+        name: `kubeproxy_sync_proxy_rules_${name}_changes_total`,
+        help: `Changes of ${what} that were reported.`,
+        registers,
+      }),
+      pending: new Gauge({
+        name: `kubeproxy_sync_proxy_rules_${name}_changes_pending`,
+        help: `Changes of ${what} that are not applied yet.`,
+        registers,
+      }),
+    })
+    this.#changes = { Service: changes('service', 'Services'), EndpointSlice: changes('endpoint', 'EndpointSlices') }
+    const probe = (name: string) =>
+      new Counter({
+        name: `kubeproxy_proxy_${name}_total`,
+        help: `Answers of /${name} by HTTP status.`,
+        labelNames: ['code'],
+        registers,
+      })
+    this.#probes = { healthz: probe('healthz'), livez: probe('livez') }
+    this.#writes = new Counter({
+      name: 'waggle_writes_total',
+      help: 'Kernel map entries written or deleted.',
+      registers,
+    })
+    this.#failures = new Counter({
+      name: 'waggle_apply_failures_total',
+      help: 'Applies that failed as a whole.',
+      registers,
+    })
+    addStateGauges(registers, input)
+    addKernelMetrics(registers, input)
+  }
+
+  /** Counts the reported changes of a batch. */
+  reported(events: readonly SourceEvent[], at: Date): void {
+    let any = false
+    for (const event of events) {
+      const kind = event.type === 'upsert' ? event.object.kind : event.type === 'delete' ? event.kind : undefined
+      if (kind !== 'Service' && kind !== 'EndpointSlice') continue
+      this.#changes[kind].total.inc()
+      this.#changes[kind].pending.inc()
+      any = true
+    }
+    if (any) this.#lastQueued.set(at.getTime() / 1000)
+  }
+
+  applied(writes: number, ms: number, at: Date): void {
+    this.#syncDuration.observe(ms / 1000)
+    this.#lastSync.set(at.getTime() / 1000)
+    this.#writes.inc(writes)
+    for (const { pending } of Object.values(this.#changes)) pending.set(0)
+  }
+
+  applyFailed(): void {
+    this.#failures.inc()
+  }
+
+  probed(path: 'healthz' | 'livez', code: number): void {
+    this.#probes[path].inc({ code })
+  }
+}
+
+/** Gauges over what is wanted and what was written. */
+function addStateGauges(registers: Registry[], input: MetricsInput): void {
+  let counted: { readonly state: DesiredState; readonly counts: DesiredCounts } | undefined
+  /** Walked once for each revision, not once for each gauge. */
+  const counts = (): DesiredCounts => {
+    const state = input.desired()
+    if (counted?.state !== state) counted = { state, counts: desiredCounts(state) }
+    return counted.counts
+  }
+  const gauge = (name: string, help: string, read: () => number) =>
+    new Gauge({
+      name,
+      help,
+      registers,
+      collect() {
+        this.set(read())
+      },
+    })
+  new Gauge({
+    name: 'waggle_build_info',
+    help: 'Always 1; the labels say what runs.',
+    labelNames: ['version', 'node'],
+    registers,
+  }).set({ version: input.version, node: process.versions.node }, 1)
+  gauge('waggle_services', 'Service ports wanted, each family counted.', () => input.desired().services.size)
+  gauge('waggle_frontends', 'Frontends wanted.', () => counts().frontends)
+  gauge('waggle_backends', 'Backends wanted.', () => counts().backends)
+  gauge('waggle_desired_revision', 'Revision of the wanted state.', () => input.desired().revision)
+  gauge('waggle_applied_revision', 'Revision of the last successful apply.', input.appliedRevision)
+  gauge('waggle_synced', '1 once everything was written after all lists were in.', () => Number(input.synced()))
+  gauge('waggle_failed_services', 'Service ports whose newest revision could not be written.', input.failedServices)
+  gauge('waggle_problems', 'Parts of the input that are refused or in conflict now.', input.problems)
+  new Gauge({
+    name: 'kubeproxy_sync_proxy_rules_no_local_endpoints_total',
+    help: 'Service ports whose local traffic policy finds no backend on this node, though there are some elsewhere.',
+    labelNames: ['traffic_policy'],
+    registers,
+    collect() {
+      const { noLocalInternal, noLocalExternal } = counts()
+      this.set({ traffic_policy: 'internal' }, noLocalInternal)
+      this.set({ traffic_policy: 'external' }, noLocalExternal)
+    },
+  })
+}
+
+/** What the packet path counts and how full its maps are, read when asked for. */
+function addKernelMetrics(registers: Registry[], input: MetricsInput): void {
+  const outcomes = (name: string, help: string, read: (row: OutcomeRow) => number) =>
+    new Counter({
+      name,
+      help,
+      labelNames: ['hook', 'outcome'],
+      registers,
+      collect() {
+        this.reset()
+        for (const row of input.kernel()?.outcomes ?? []) {
+          if (row.packets > 0) this.inc({ hook: row.hook, outcome: row.outcome }, read(row))
+        }
+      },
+    })
+  outcomes(
+    'waggle_outcomes_total',
+    'Packets, or calls at the socket layer, by program and outcome.',
+    row => row.packets,
+  )
+  outcomes('waggle_outcome_bytes_total', 'Bytes of those packets; 0 at the socket layer.', row => row.bytes)
+  const maps = (name: string, help: string, read: (row: MapRow) => number) =>
+    new Gauge({
+      name,
+      help,
+      labelNames: ['map'],
+      registers,
+      collect() {
+        for (const row of input.kernel()?.maps ?? []) this.set({ map: row.name }, read(row))
+      },
+    })
+  maps('waggle_map_entries', 'Entries in use.', row => row.entries)
+  maps('waggle_map_max_entries', 'Entries that the map can hold.', row => row.maxEntries)
+}
