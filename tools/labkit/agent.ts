@@ -27,7 +27,7 @@ export function agentCommand(lab: Lab, node: string, extra: readonly string[]): 
     inRoot('bin/waggle'),
     'run',
     ...['--node-name', node, ...source, '--dataplane', lab.state.dataplane, '--devices', 'eth0'],
-    ...['--cgroup', lab.nodeCgroup(node), '--bpffs', lab.names.bpffs(node)],
+    ...['--cgroup', lab.nodeCgroup(node), '--bpffs', lab.names.bpffs(node), '--run-dir', lab.names.agentRunDir(node)],
     ...['--metrics-bind-address', METRICS_BIND, '--healthz-bind-address', HEALTHZ_BIND, '--log-format', 'json'],
     ...extra,
   ]

@@ -56,6 +56,11 @@ export class LabNames {
     return path.join(this.runDir, node, 'bpffs')
   }
 
+  /** Where a node's agent keeps its lock. */
+  agentRunDir(node: string): string {
+    return path.join(this.runDir, node, 'agent')
+  }
+
   /** Credentials for the lab's API server. */
   get kubeconfig(): string {
     return path.join(this.runDir, 'kubeconfig')

@@ -1,0 +1,104 @@
+import { cpus } from 'node:os'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { service } from './manifests.js'
+import { CANNOT_RUN, TestLab, titled } from './test-lab.js'
+
+/** How new connections spread over backends, and how long an affinity lasts. */
+
+const THREE = ['pod-a1', 'pod-b1', 'pod-b2']
+const CONNECTIONS = 30_000
+/** Ports of the Service with affinity: so many clients in one, since an affinity is per Service port. */
+const STICKY_PORTS = Array.from({ length: 20 }, (_, index) => index + 1)
+const STICKY_SECONDS = 4
+const STICKY_NODE_PORT = 30_100
+
+const OBJECTS = [
+  ...service({ name: 'random', ip: 10, ports: [{ port: 80, nodePort: 30080 }], pods: THREE }),
+  ...service({ name: 'rr', ip: 11, ports: [{ port: 80, nodePort: 30081 }], pods: THREE, scheduler: 'rr' }),
+  ...service({
+    name: 'sticky',
+    ip: 12,
+    ports: STICKY_PORTS.map(port => ({ name: `p${port}`, port, nodePort: STICKY_NODE_PORT + port })),
+    pods: THREE,
+    spec: { sessionAffinity: 'ClientIP', sessionAffinityConfig: { clientIP: { timeoutSeconds: STICKY_SECONDS } } },
+  }),
+]
+
+describe.skipIf(CANNOT_RUN)(titled('choice of the backend'), () => {
+  let lab: TestLab
+  beforeAll(async () => {
+    lab = await TestLab.up({ objects: OBJECTS })
+  })
+  afterAll(() => lab?.down())
+
+  const even = CONNECTIONS / THREE.length
+
+  // 3 % of 10,000 are 3.7 standard deviations: one run in 1,500 may exceed it by chance.
+  test.each([
+    ['a pod', 'pod-a2', '10.96.0.10:80'],
+    ['outside', 'client', '192.168.0.11:30080'],
+  ])('random: within 3 %% of even over 30,000 connections from %s', async (_, host, target) => {
+    const { backends, ok } = await lab.load(host, target, { count: CONNECTIONS, concurrency: 8 })
+    expect(ok).toBe(CONNECTIONS)
+    expect(Object.keys(backends)).toEqual(THREE)
+    for (const count of Object.values(backends)) expect(Math.abs(count - even)).toBeLessThan(even * 0.03)
+  })
+
+  test.each([
+    ['a pod', 'pod-a2', '10.96.0.11:80'],
+    ['outside', 'client', '192.168.0.11:30081'],
+  ])('round robin: within one connection per CPU of even over 30,000 connections from %s', async (_, host, target) => {
+    const { backends, ok } = await lab.load(host, target, { count: CONNECTIONS, concurrency: 8 })
+    expect(ok).toBe(CONNECTIONS)
+    for (const name of THREE) expect(Math.abs((backends[name] ?? 0) - even)).toBeLessThanOrEqual(cpus().length)
+  })
+
+  /** Which backend each port of the sticky Service gives to this client now. */
+  async function backendsOf(host: string, frontends: readonly string[]): Promise<string[]> {
+    // One process for all ports: twenty would take longer than the timeout under test.
+    const script = `
+      const net = require('net')
+      const ask = target => new Promise((resolve, reject) => {
+        const [, address, port] = /^\\[?([^\\]]*)\\]?:(\\d+)$/.exec(target)
+        let text = ''
+        net.connect({ host: address, port: Number(port) }).on('error', reject)
+          .on('connect', function () { this.write('GET / HTTP/1.0\\r\\n\\r\\n') })
+          .on('data', chunk => { text += chunk })
+          .on('end', () => resolve(JSON.parse(text.slice(text.indexOf('{'))).name))
+      })
+      Promise.all(process.argv.slice(1).map(ask)).then(names => console.log(JSON.stringify(names)))`
+    const { out, err } = await lab.exec(host, [process.execPath, '-e', script, ...frontends])
+    expect(err).toBe('')
+    return JSON.parse(out)
+  }
+
+  describe(`session affinity of ${STICKY_SECONDS} s`, () => {
+    const kinds = [
+      ['a pod', 'pod-a2', (port: number) => `10.96.0.12:${port}`],
+      ['a pod, IPv6', 'pod-a1', (port: number) => `[2001:db8:96::12]:${port}`],
+      ['outside', 'client', (port: number) => `192.168.0.11:${STICKY_NODE_PORT + port}`],
+      ['outside, IPv6', 'client', (port: number) => `[2001:db8:192::11]:${STICKY_NODE_PORT + port}`],
+    ] as const
+    test.each(kinds)('holds to the second, from %s', async (_, host, frontend) => {
+      const frontends = STICKY_PORTS.map(frontend)
+      const first = await backendsOf(host, frontends)
+      // Twenty random choices are not all the same: the ports do not share an affinity.
+      expect(new Set(first).size).toBeGreaterThan(1)
+
+      await sleep((STICKY_SECONDS - 0.7) * 1000)
+      expect(await backendsOf(host, frontends)).toEqual(first) // Not over yet; and this use begins it anew.
+      await sleep((STICKY_SECONDS - 0.7) * 1000)
+      expect(await backendsOf(host, frontends)).toEqual(first)
+
+      await sleep((STICKY_SECONDS + 0.2) * 1000)
+      // Over: twenty new choices are the old ones with a chance of 1 in 3^20.
+      expect(await backendsOf(host, frontends)).not.toEqual(first)
+    })
+
+    test('is per client: two pods are not bound to the same backends', async () => {
+      const frontends = STICKY_PORTS.map(port => `10.96.0.12:${port}`)
+      expect(await backendsOf('pod-b1', frontends)).not.toEqual(await backendsOf('pod-b2', frontends))
+    })
+  })
+})
