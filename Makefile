@@ -27,7 +27,7 @@ help: ## list the targets
 setup: ## find what is missing on this machine and install it
 	@tools/setup
 
-build: $(B)/waggle_native.node $(BPF_OBJECTS) $(B)/waggle.mjs $(B)/lab.mjs $(B)/echo.mjs ## build everything into build/
+build: $(B)/waggle_native.node $(BPF_OBJECTS) $(B)/layouts.checked $(B)/waggle.mjs $(B)/lab.mjs $(B)/echo.mjs ## build everything into build/
 
 demo: setup ## a tour on real traffic in a lab; KEEP=1 leaves the lab up
 	@$(MAKE) --no-print-directory build
@@ -63,8 +63,11 @@ gen: $(GEN_INPUTS) ## write the generated files (codecs of the BPF layouts, layo
 	$(GEN_LAYOUTS)
 
 .PHONY: gen-check
-gen-check: $(GEN_INPUTS)
+gen-check: $(B)/layouts.checked
+# A pinned layout that changed without a new version stops the build here.
+$(B)/layouts.checked: $(GEN_INPUTS) bpf/layouts.lock src/ebpf/generated/layouts.ts $(wildcard tools/gen-layouts/*.ts)
 	$(GEN_LAYOUTS) --check
+	@touch $@
 
 # --- TypeScript --------------------------------------------------------------
 
@@ -79,3 +82,40 @@ $(B)/lab.mjs: $(shell find tools/labkit -name '*.ts' 2>/dev/null) node_modules/.
 
 $(B)/echo.mjs: $(wildcard tools/labkit/echo/*.ts) node_modules/.package-lock.json
 	$(ESBUILD) tools/labkit/echo/main.ts --outfile=$@
+
+# --- quality -------------------------------------------------------------------
+
+C_SOURCES = $(wildcard bpf/*.[ch] bpf/*/*.h native/*.cc native/*.h native/*.c)
+BIOME    := node_modules/.bin/biome
+
+lint: build ## types, lint, format, import directions, layouts and generated files
+	node_modules/.bin/tsc
+	$(BIOME) ci --error-on-warnings .
+	clang-format --dry-run --Werror $(C_SOURCES)
+	$(NODE) tools/check-imports.mjs
+
+check: lint gen-check ## everything that can be checked without running
+
+fmt: node_modules/.package-lock.json ## format all sources
+	$(BIOME) check --write .
+	clang-format -i $(C_SOURCES)
+
+TIERS := unit scripts native bpf cli netns cluster
+
+test: setup ## run every tier of the suite; ONLY=text narrows it
+	@$(MAKE) --no-print-directory check kube-parts
+	@tools/run-tests $(TIERS)
+
+.PHONY: kube-parts $(TIERS:%=test-%)
+kube-parts: ## build the kube-apiserver for the cluster tier (once)
+	@tools/kube-parts
+
+test-cluster: kube-parts
+$(TIERS:%=test-%): test-%: build ## (also test-unit test-bpf ...) run one tier
+	@tools/run-tests $*
+
+bench: build ## measure what the documentation claims; see docs/performance.md
+	@tools/bench
+
+clean: ## remove what was built
+	rm -rf $(B)
