@@ -1,6 +1,6 @@
-import { existsSync } from 'node:fs'
-import { networkInterfaces } from 'node:os'
+import { existsSync, readFileSync } from 'node:fs'
 import type { Native } from '../../ebpf/native.js'
+import { deviceNames } from '../../host/proc-net.js'
 import { detachIfAlive, openLink } from './cgroup-links.js'
 import { CLSACT_HANDLE, CLSACT_PRIORITY } from './device-links.js'
 import { Pins } from './pins.js'
@@ -42,7 +42,7 @@ export function cleanupPinned(native: Native, pins: Pins, dryRun: boolean): Remo
 /** Our filters on the devices of this network namespace, known by priority, handle and program name. */
 function cleanupClsact(native: Native, dryRun: boolean): Removed[] {
   const removed: Removed[] = []
-  for (const name of Object.keys(networkInterfaces())) {
+  for (const name of deviceNames(readFileSync('/proc/self/net/dev', 'utf8'))) {
     const ifindex = native.ifNameToIndex(name)
     for (const direction of ['ingress', 'egress'] as const) {
       if (ifindex === 0 || !native.queryClsact(ifindex, direction, CLSACT_PRIORITY, CLSACT_HANDLE)) continue

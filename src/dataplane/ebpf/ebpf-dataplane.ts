@@ -6,14 +6,14 @@ import type { Logger } from '../../base/log.js'
 import type { Native } from '../../ebpf/native.js'
 import { SOCK_HOOKS } from '../../ebpf/sock-hooks.js'
 import type { Address } from '../../model/address.js'
-import type { DesiredState, ServicePort } from '../../model/desired.js'
-import type { ApplyReport, Dataplane, Missing, ServiceStatus } from '../dataplane.js'
+import type { DesiredState } from '../../model/desired.js'
+import type { ApplyReport, Dataplane, Missing } from '../dataplane.js'
 import type { Inspection } from '../inspection.js'
-import { type Adoption, adopt, dumpMaps, type KernelDump } from './adopt.js'
+import { dumpMaps } from './adopt.js'
+import { Applier } from './applier.js'
 import { CgroupLinks } from './cgroup-links.js'
 import { cleanupPinned } from './cleanup.js'
 import { type Device, DeviceLinks } from './device-links.js'
-import { PROTOCOL_NUMBERS } from './encode.js'
 import { type FlowTimeouts, sweepFlows } from './flow-expiry.js'
 import { Grace } from './grace.js'
 import { inspectMaps } from './inspect.js'
@@ -21,7 +21,6 @@ import { KernelMaps, type Limits } from './kernel-maps.js'
 import { KernelWriter } from './kernel-writer.js'
 import { loadObjects } from './loader.js'
 import { Pins } from './pins.js'
-import { ServiceTable } from './service-table.js'
 import { StaleSockets } from './stale-sockets.js'
 
 export interface EbpfOptions {
@@ -48,15 +47,12 @@ const SWEEP_SECONDS = 15
 /** What start() makes and stop() lets go. */
 interface Running {
   readonly maps: KernelMaps
-  readonly writer: KernelWriter
   readonly grace: Grace
-  readonly table: ServiceTable
+  readonly applier: Applier
   readonly cgroup: CgroupLinks
   readonly devices: DeviceLinks
   readonly stale: StaleSockets
   readonly programs: readonly { close(): void }[]
-  orphans: Adoption['orphans'] | undefined
-  pruned: boolean
   sweptAt: number
 }
 
@@ -65,7 +61,6 @@ export class EbpfDataplane implements Dataplane {
   readonly name = 'ebpf'
   readonly #options: EbpfOptions
   readonly #pins: Pins
-  readonly #unsupported = new Set<string>()
   #running: Running | undefined
 
   constructor(options: EbpfOptions) {
@@ -93,80 +88,27 @@ export class EbpfDataplane implements Dataplane {
     native.mountBpffs(bpffs)
     const loaded = loadObjects(native, objectsDir, this.#pins, limits, logger)
     const maps = new KernelMaps(loaded.maps)
-    const writer = new KernelWriter(maps)
     const grace = new Grace(clock, error => logger.error('a deferred write failed', { error: messageOf(error) }))
     const links = new CgroupLinks(native, this.#pins, cgroup, loaded.programs, logger)
     const devices = new DeviceLinks(native, this.#pins, loaded.programs, maps.handles.devices, logger, clsact)
     const stale = new StaleSockets(maps, links, logger)
-    const table = new ServiceTable(maps.limits, writer, grace, {
+    const applier = new Applier(maps.limits, new KernelWriter(maps), grace, logger, {
       now: () => clock.monotonic(),
       backendIsUnused: index => stale.live(index) === 0,
       backendRetired: index => stale.watch(index),
     })
-    const orphans = adoptInto(table, dumpMaps(maps))
+    applier.adopt(dumpMaps(maps))
     // Maps are as the last run left them; programs that read old state go before those that make it.
     for (const hook of SOCK_HOOKS) links.attach(hook)
     stale.adopt()
     const programs = [...loaded.programs.values()]
     const sweptAt = clock.monotonic()
-    this.#running = {
-      maps,
-      writer,
-      grace,
-      table,
-      cgroup: links,
-      devices,
-      stale,
-      programs,
-      orphans,
-      pruned: false,
-      sweptAt,
-    }
-    logger.info('adopted', { ...table.used })
+    this.#running = { maps, grace, applier, cgroup: links, devices, stale, programs, sweptAt }
+    logger.info('adopted', { ...applier.used })
   }
 
   async apply(desired: DesiredState, changed: ReadonlySet<string> | undefined, prune: boolean): Promise<ApplyReport> {
-    const running = this.#state()
-    const { table, writer } = running
-    const before = writer.writes
-    // What was held back while sources were incomplete is compared when they are complete.
-    const everything = changed === undefined || (prune && !running.pruned)
-    const ids = everything ? new Set([...desired.services.keys(), ...table.services.keys()]) : changed
-    const failed = new Map<string, ServiceStatus>()
-    const attempt = (id: string, work: () => void) => {
-      if (failed.has(id)) return
-      try {
-        work()
-      } catch (error) {
-        const revision = table.services.get(id)?.revision ?? 0
-        failed.set(id, { id, revision, error: error instanceof Error ? error : new Error(String(error)) })
-      }
-    }
-    const wanted: ServicePort[] = []
-    for (const id of ids) {
-      const port = desired.services.get(id)
-      if (!port) continue
-      if (!this.#supports(port)) continue
-      // Half a list must not replace what an earlier run programmed.
-      if (!prune && table.services.get(id)?.revision === 0) continue
-      wanted.push(port)
-    }
-    // Make before break: a frontend that moves from one Service port to another never goes away.
-    for (const port of wanted) attempt(port.id, () => table.grow(port, desired.revision))
-    for (const port of wanted) attempt(port.id, () => table.shrink(port))
-    if (prune) {
-      for (const id of ids) if (!desired.services.has(id)) attempt(id, () => table.remove(id))
-    }
-    if (prune && !running.pruned) {
-      attempt('', () => this.#removeOrphans(running))
-      running.pruned = true
-    }
-    return {
-      revision: desired.revision,
-      services: ids.size,
-      writes: writer.writes - before,
-      failed: [...failed.values()],
-    }
+    return this.#state().applier.apply(desired, changed, prune)
   }
 
   /**
@@ -174,14 +116,14 @@ export class EbpfDataplane implements Dataplane {
    * node's own. Call it once after start() and at each change.
    */
   setDevices(devices: readonly Device[]): void {
-    const { devices: links, table } = this.#state()
+    const { devices: links, applier } = this.#state()
     links.set(devices)
     const own = new Set<Address>()
     for (const { address4, address6 } of devices) {
       if (address4) own.add(address4)
       if (address6) own.add(address6)
     }
-    table.setOwnAddresses(own)
+    applier.setOwnAddresses(own)
   }
 
   /** What must be looked at now and then, about once a second: own links, dead sockets, old flows. */
@@ -220,37 +162,4 @@ export class EbpfDataplane implements Dataplane {
     if (!this.#running) throw new TypeError('the dataplane is not started')
     return this.#running
   }
-
-  #supports(port: ServicePort): boolean {
-    if (PROTOCOL_NUMBERS[port.protocol] !== undefined) return true
-    if (!this.#unsupported.has(port.id)) {
-      this.#unsupported.add(port.id)
-      this.#options.logger.warn('protocol is not served by this dataplane', { service: port.id })
-    }
-    return false
-  }
-
-  #removeOrphans({ orphans, writer, grace, table, stale }: Running): void {
-    if (!orphans) return
-    for (const each of orphans.frontends) {
-      if (!table.hasFrontend(each.protocol, each)) writer.deleteFrontendKey(each.address, each.key)
-    }
-    for (const address of orphans.addresses) if (!table.hasAddress(address)) writer.deleteAddress(address)
-    for (const index of orphans.names) writer.deleteName(index)
-    grace.after(1000, () => {
-      for (const index of orphans.backends) {
-        writer.retireBackend(index)
-        stale.watch(index)
-      }
-    })
-  }
-}
-
-/** Puts what an earlier run left into the table; returns what nobody claims. */
-function adoptInto(table: ServiceTable, dump: KernelDump): Adoption['orphans'] {
-  const { services, orphans, retired } = adopt(dump)
-  for (const service of services) table.adopt(service, dump.addresses)
-  for (const index of [...retired, ...orphans.backends]) table.quarantine('backend', index)
-  for (const index of orphans.names) table.quarantine('service', index)
-  return orphans
 }

@@ -2,7 +2,8 @@ import type { Cancel, Clock } from '../../base/clock.js'
 
 /**
  * Work that must wait until nobody can be reading what it changes. Runs in the order of
- * its due times; what is pending at a crash is found as orphans by the next run.
+ * its due times, again and again until it succeeds; what is pending at a crash is found as
+ * orphans by the next run.
  */
 export class Grace {
   readonly #clock: Clock
@@ -10,7 +11,7 @@ export class Grace {
   readonly #queue: { due: number; run: () => void }[] = []
   #cancel: Cancel | undefined
 
-  /** `onError` hears what a piece of work threw; the others go on. */
+  /** `onError` hears what a piece of work threw; the others go on, it is tried again. */
   constructor(clock: Clock, onError: (error: unknown) => void) {
     this.#clock = clock
     this.#onError = onError
@@ -43,17 +44,19 @@ export class Grace {
 
   #runDue(): void {
     const now = this.#clock.monotonic()
-    let done = 0
-    for (const { due, run } of this.#queue) {
-      if (due > now) break
-      done++
+    const due = this.#queue.filter(each => each.due <= now)
+    this.#queue.splice(0, due.length)
+    for (const { run } of due) {
       try {
         run()
       } catch (error) {
         this.#onError(error)
+        this.after(RETRY_MS, run)
       }
     }
-    this.#queue.splice(0, done)
     this.#arm()
   }
 }
+
+/** Pause before a failed piece of work is tried again. */
+const RETRY_MS = 1000

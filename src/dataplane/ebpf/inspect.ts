@@ -65,13 +65,16 @@ export function inspectMaps(native: Native, maps: KernelMaps, pins: Pins, nowNs:
 
 const UNNAMED: ServicePortName = { namespace: '', service: '', port: '', protocol: 'TCP' }
 
+/** By service index, IPv4 before IPv6 within a Service port. */
 function readNames(maps: KernelMaps): Map<number, ServicePortName> {
-  const names = new Map<number, ServicePortName>()
+  const names: { index: number; family: number; name: ServicePortName }[] = []
   for (const [key, value] of entriesOf(maps.handles.svcNames)) {
-    const { namespace, name, port, proto } = serviceName.decode(value, 0)
-    names.set(u32.decode(key, 0), { namespace, service: name, port, protocol: protocolName(proto) ?? 'TCP' })
+    const { namespace, name, port, proto, family } = serviceName.decode(value, 0)
+    const row = { namespace, service: name, port, protocol: protocolName(proto) ?? 'TCP' }
+    names.push({ index: u32.decode(key, 0), family, name: row })
   }
-  return names
+  names.sort((a, b) => byName(a.name, b.name) || a.family - b.family)
+  return new Map(names.map(({ index, name }) => [index, name]))
 }
 
 function serviceRows(maps: KernelMaps, names: ReadonlyMap<number, ServicePortName>): ServiceRow[] {
@@ -89,7 +92,7 @@ function serviceRows(maps: KernelMaps, names: ReadonlyMap<number, ServicePortNam
   }
   read(maps.handles.frontends4, 'IPv4')
   read(maps.handles.frontends6, 'IPv6')
-  const rows = [...names].map(([id, name]) => {
+  return [...names].map(([id, name]) => {
     const { cluster, local, ...settings } = dumpService(maps, id)
     const stats = sumOverCpus(maps.handles.svcStats, id, serviceStats.size)
     return {
@@ -103,13 +106,15 @@ function serviceRows(maps: KernelMaps, names: ReadonlyMap<number, ServicePortNam
       refused: stats(serviceStats.offsets.refused),
     }
   })
-  return rows.sort(byName)
 }
 
 function backendRows(maps: KernelMaps, names: ReadonlyMap<number, ServicePortName>): BackendRow[] {
   const { backends, backendStats: statistics } = maps
-  const rows = dumpBackends(maps)
+  const position = new Map([...names.keys()].map((index, at) => [index, at]))
+  const at = (service: number) => position.get(service) ?? position.size
+  return dumpBackends(maps)
     .filter(each => each.service !== 0)
+    .sort((a, b) => at(a.service) - at(b.service) || a.index - b.index)
     .map(({ index, address, port, flags, service }) => {
       const { opened, udpLive } = backendStats.decode(statistics.view, statistics.offset(index))
       return {
@@ -125,7 +130,6 @@ function backendRows(maps: KernelMaps, names: ReadonlyMap<number, ServicePortNam
         udpLive: Number(udpLive),
       }
     })
-  return rows.sort(byName)
 }
 
 function flowRows(maps: KernelMaps, names: ReadonlyMap<number, ServicePortName>, nowNs: bigint): FlowRow[] {
@@ -228,9 +232,9 @@ function sumOverCpus(map: BpfMap, index: number, valueSize: number): (offset: nu
   }
 }
 
-function byName(a: ServicePortName & { id: number }, b: ServicePortName & { id: number }): number {
+function byName(a: ServicePortName, b: ServicePortName): number {
   const key = (row: ServicePortName) => `${row.namespace}/${row.service}:${row.port}/${row.protocol}`
-  return key(a) === key(b) ? a.id - b.id : key(a) < key(b) ? -1 : 1
+  return key(a) === key(b) ? 0 : key(a) < key(b) ? -1 : 1
 }
 
 function byEndpoint(a: ServiceRow['frontends'][number], b: ServiceRow['frontends'][number]): number {

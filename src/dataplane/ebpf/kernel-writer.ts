@@ -3,7 +3,7 @@ import { toBytes, u32 } from '../../ebpf/codec.js'
 import { backend, backendStats, service, serviceName, serviceStats } from '../../ebpf/generated/layouts.js'
 import { type Address, addressToBytes, familyOf, formatEndpoint } from '../../model/address.js'
 import type { ServicePort } from '../../model/desired.js'
-import type { AppliedFrontend, AppliedList, AppliedService } from './applied.js'
+import type { AppliedFrontend, AppliedService } from './applied.js'
 import {
   addressValue,
   backendFlags,
@@ -107,8 +107,8 @@ export class KernelWriter {
   }
 
   /** The one store that makes a list count. */
-  putList(index: number, name: ListName, list: AppliedList): void {
-    this.#maps.services.storeWord(index, service.offsets[name], listWord(list.base, list.members.length))
+  putList(index: number, name: ListName, base: number, count: number): void {
+    this.#maps.services.storeWord(index, service.offsets[name], listWord(base, count))
     this.writes++
   }
 

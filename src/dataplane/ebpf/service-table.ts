@@ -7,7 +7,7 @@ import type { Grace } from './grace.js'
 import { IndexPool } from './index-pool.js'
 import type { Limits } from './kernel-maps.js'
 import { type KernelWriter, type ListName, MapError } from './kernel-writer.js'
-import { changeInPlace } from './list-delta.js'
+import { changeInPlace, type InPlace } from './list-delta.js'
 import { capacityFor, SlotAllocator } from './slot-allocator.js'
 
 /** What the table asks of its surroundings besides writes. */
@@ -24,7 +24,7 @@ export interface TableHooks {
  * How long readers of a list or a backend may still be under way: programs that loaded
  * the word before it changed. They run for microseconds; preemption is what this is for.
  */
-const READERS_MS = 100
+export const READERS_MS = 100
 /** After that long a slot range that a list has left is given to another. */
 const RANGE_GRACE_MS = 1000
 /** Flows, affinities and sockets may name an index for that long after its release. */
@@ -205,33 +205,36 @@ export class ServiceTable {
     return index
   }
 
+  /** The table learns of each write when it has succeeded, so a repetition starts from what is. */
   #setList(service: AppliedService, name: ListName, target: ReadonlySet<number>): void {
     const list = service[name]
     if (sameMembers(list.members, target)) return
-    if (target.size === 0) {
-      list.members = []
-      this.#writer.putList(service.index, name, list)
-      return
-    }
-    const change = changeInPlace(list.members, target, list.capacity)
+    const change = target.size === 0 ? EMPTIED : changeInPlace(list.members, target, list.capacity)
     if (change) {
-      for (const write of change.writes) this.#writer.putSlot(list.base + write.position, write.backend)
-      const resized = list.members.length !== change.count
+      const { length } = list.members
+      for (const { position, backend } of change.writes) {
+        this.#writer.putSlot(list.base + position, backend)
+        if (position < length) list.members[position] = backend
+      }
+      if (length !== change.count) this.#writer.putList(service.index, name, list.base, change.count)
       list.members = [...change.members]
-      if (resized) this.#writer.putList(service.index, name, list)
       return
     }
     const capacity = capacityFor(target.size)
     const base = this.#slots.allocate(capacity)
-    if (base === undefined) throw full('slots', `${target.size} of ${service.id}`, '--max-backends', this.#limits.slots)
+    if (base === undefined) throw full('slots', `${target.size} of ${service.id}`, '--max-slots', this.#limits.slots)
     const members = [...target]
-    members.forEach((backend, position) => {
-      this.#writer.putSlot(base + position, backend)
-    })
-    const old = { ...list }
+    try {
+      members.forEach((backend, position) => {
+        this.#writer.putSlot(base + position, backend)
+      })
+      this.#writer.putList(service.index, name, base, members.length)
+    } catch (error) {
+      this.#slots.release(base, capacity)
+      throw error
+    }
+    this.#releaseRange(list)
     Object.assign(list, { base, capacity, members })
-    this.#writer.putList(service.index, name, list)
-    this.#releaseRange(old)
   }
 
   #putSettings(service: AppliedService, desired: ServicePort): void {
@@ -276,11 +279,13 @@ export class ServiceTable {
     for (const each of service.frontends.values()) if (each.kind !== 'NodePort') present.add(each.address)
     for (const address of service.addresses) {
       if (present.has(address)) continue
+      const ids = this.#addresses.get(address)?.ids
+      if (ids?.has(service.id) && ids.size === 1) {
+        this.#writer.deleteAddress(address)
+        this.#addresses.delete(address)
+      }
+      ids?.delete(service.id)
       service.addresses.delete(address)
-      const entry = this.#addresses.get(address)
-      if (!entry?.ids.delete(service.id) || entry.ids.size > 0) continue
-      this.#writer.deleteAddress(address)
-      this.#addresses.delete(address)
     }
   }
 
@@ -325,6 +330,9 @@ function frontendsOf(desired: ServicePort): Map<string, AppliedFrontend> {
   }
   return frontends
 }
+
+/** A list of which nothing is left: its slots stay as they are. */
+const EMPTIED: InPlace = { writes: [], count: 0, members: [] }
 
 function ownerKey(protocol: Protocol, frontend: { address: Address; port: number }): string {
   return `${protocol}|${endpointKey(frontend.address, frontend.port)}`
