@@ -24,14 +24,16 @@ static __always_inline void affinity_key_from_cookie(struct affinity_key *key, _
 	key->by_cookie = 1;
 }
 
-static __always_inline void affinity_key_from_addr(struct affinity_key *key, const struct ip_addr *client)
+static __always_inline void affinity_key_from_addr(struct affinity_key *key,
+						   const struct ip_addr *client)
 {
 	__builtin_memset(key, 0, sizeof(*key));
 	key->client = *client;
 }
 
 /* The backend index that the client had, or 0. list is the BACKEND_IN_* bit it must still have. */
-static __always_inline __u32 affinity_find(const struct affinity_key *key, __u32 timeout_s, __u8 list)
+static __always_inline __u32 affinity_find(const struct affinity_key *key, __u32 timeout_s,
+					   __u8 list)
 {
 	struct affinity *last = bpf_map_lookup_elem(&affinity_v1, key);
 	__u64 now = bpf_ktime_get_ns();
@@ -46,7 +48,8 @@ static __always_inline __u32 affinity_find(const struct affinity_key *key, __u32
 	return last->backend;
 }
 
-static __always_inline void affinity_remember(const struct affinity_key *key, __u32 index, __u32 generation)
+static __always_inline void affinity_remember(const struct affinity_key *key, __u32 index,
+					      __u32 generation)
 {
 	struct affinity value = {
 		.seen_ns = bpf_ktime_get_ns(),

@@ -26,7 +26,8 @@ static __always_inline void udp_peer_key_make(struct udp_peer_key *key, __u64 co
 	key->backend = backend;
 }
 
-/* Copies a peer, if there is one, out of the storage. A full map evicts the peer that was idle longest. */
+/* Copies a peer, if there is one, out of the storage. A full map evicts the peer that was idle
+ * longest. */
 static __always_inline void udp_peer_keep(__u64 cookie, const struct sock_peer *peer)
 {
 	struct udp_peer_key key;
@@ -89,8 +90,8 @@ static __always_inline void sock_sendto_remember(struct bpf_sock_addr *ctx,
 						 const struct sock_call *call, __u32 service,
 						 const struct choice *choice)
 {
-	struct sock_peer *peer = bpf_sk_storage_get(&sock_sendto_v1, ctx->sk, NULL,
-						    BPF_SK_STORAGE_GET_F_CREATE);
+	struct sock_peer *peer =
+		bpf_sk_storage_get(&sock_sendto_v1, ctx->sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 
 	if (!peer)
 		return;

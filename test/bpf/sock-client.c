@@ -111,7 +111,8 @@ static int add_listener(const char *kind, const char *ip, const char *port)
 	int one = 1;
 	int fd = socket(a.any.sa_family, kind[0] == 't' ? SOCK_STREAM : SOCK_DGRAM, 0);
 
-	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) || bind(fd, &a.any, size))
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) ||
+	    bind(fd, &a.any, size))
 		die(ip);
 	if (kind[0] == 't' && listen(fd, 4096))
 		die("listen");
@@ -120,7 +121,11 @@ static int add_listener(const char *kind, const char *ip, const char *port)
 
 struct endpoint {
 	char name[64];
-	enum { LISTENER, DATAGRAM, CONNECTION } kind;
+	enum {
+		LISTENER,
+		DATAGRAM,
+		CONNECTION
+	} kind;
 };
 
 static struct pollfd polled[4096];
@@ -360,7 +365,8 @@ int main(int argc, char **argv)
 	char line[4096];
 
 	if (argc < 4) {
-		fprintf(stderr, "usage: sock-client run NETNS CGROUP | serve NETNS ADDR PORT ...\n");
+		fprintf(stderr,
+			"usage: sock-client run NETNS CGROUP | serve NETNS ADDR PORT ...\n");
 		return 2;
 	}
 	enter_netns(argv[2]);

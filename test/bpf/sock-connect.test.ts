@@ -152,6 +152,20 @@ describeSockets('connect and getpeername', () => {
     })
   })
 
+  test("broken state is counted and left alone: the address may be somebody else's", async () => {
+    const frontends = (['TCP', 'UDP'] as const).map(proto => ({ addr: OUTSIDER_V4, port: BACKEND_PORT, proto }))
+    rig.breakService(rig.addService({ frontends, backends: [] }).index)
+    const [connected, unconnected] = [await pod.socket('tcp4'), await pod.socket('udp4')]
+    const connect = await rig.countedBy(Hook.CONNECT, () => connected.connect(OUTSIDER_V4, BACKEND_PORT))
+    const sendmsg = await rig.countedBy(Hook.SENDMSG, async () => {
+      expect(await unconnected.askTo(OUTSIDER_V4, BACKEND_PORT, 'x')).toMatch(` ${OUTSIDER_V4} x`)
+    })
+    expect({ connect, sendmsg }).toEqual({ connect: { broken_state: 1 }, sendmsg: { broken_state: 1 } })
+    expect(await connected.peer()).toBe(`${OUTSIDER_V4}:${BACKEND_PORT}`)
+    await connected.close()
+    await unconnected.close()
+  })
+
   describe('traffic policies', () => {
     const policies = { internalLocal: true, externalLocal: true, backends: [{ addr: BACKENDS_V4[0] }] }
     const local = { addr: BACKENDS_V4[1], local: true }

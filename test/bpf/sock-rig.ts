@@ -250,6 +250,12 @@ export class SockRig {
     })
   }
 
+  /** What the loader must never leave: a list whose slots hold no backend. */
+  breakService(index: number): void {
+    const broken = (1n << 32n) | BigInt(MAP_ENTRIES * 16)
+    this.#put(maps.services, index, { cluster: broken, local: 0n, affinityS: 0, scheduler: 0, flags: 0 })
+  }
+
   /** The backend leaves its service's list and is gone: its generation is raised. */
   removeBackend(service: ServiceHandle, backend: number): void {
     this.setBackends(
