@@ -23,6 +23,8 @@ int waggle_ingress(struct __sk_buff *skb)
 
 	ret = packet_parse(&p, skb);
 	if (!ret)
+		ret = packet_check_receiver(&p);
+	if (!ret)
 		ret = flow_find(&p, FLOW_SIDE_INGRESS);
 	if (ret == FLOW_NONE)
 		ret = flow_open(&p);

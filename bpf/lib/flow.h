@@ -22,6 +22,7 @@
 #include "../maps.h"
 #include "affinity.h"
 #include "backend.h"
+#include "clock.h"
 #include "packet.h"
 
 /* What the functions here return besides outcomes; never an exit of a program. */
@@ -96,9 +97,10 @@ static __always_inline bool flow_report(const struct packet *p, struct flow *hal
  */
 static __always_inline bool flow_touch(struct flow *half)
 {
-	__u64 now = bpf_ktime_get_ns();
+	__u64 now = clock_coarse_ns();
 
-	if (now - half->seen_ns < NSEC_PER_SEC)
+	/* Signed: another CPU may have written a tick that this one has not seen yet. */
+	if ((__s64)(now - half->seen_ns) < (__s64)NSEC_PER_SEC)
 		return true;
 	if (!flow_peer(half))
 		return false;
@@ -157,7 +159,7 @@ static __always_inline int flow_add(struct packet *p, struct flow *half)
 	long err;
 
 	half->state = FLOW_OPENING;
-	half->seen_ns = bpf_ktime_get_ns();
+	half->seen_ns = clock_coarse_ns();
 	half->direction = FLOW_REPLY;
 	tuple_exchange(&half->to, &p->tuple);
 	tuple_exchange(&reply, &p->to);

@@ -24,6 +24,17 @@ static __always_inline bool open_is_local_only(const struct frontend *frontend, 
 }
 
 /*
+ * The middle of a connection goes to the stack whatever its port: it may be a flow from
+ * before us. Most of what passes here is no Service's traffic at all, so one look-up has
+ * to do.
+ */
+static __always_inline int open_without_syn(const struct packet *p)
+{
+	return frontend_find(&p->tuple.dst, p->tuple.dport, p->tuple.proto) ? OUTCOME_UNKNOWN_FLOW :
+									      OUTCOME_NOT_SERVICE;
+}
+
+/*
  * A backend here keeps the client's address and, unless another flow's replies would
  * look the same (one client port, two frontends, one backend), its port.
  */
@@ -67,11 +78,11 @@ static __always_inline int flow_open(struct packet *p)
 	struct choice choice;
 	int ret;
 
+	if (packet_is_tcp(p) && !packet_is_pure_syn(p))
+		return open_without_syn(p);
 	ret = frontend_lookup(&p->tuple.dst, p->tuple.dport, p->tuple.proto, &frontend);
 	if (ret)
 		return ret;
-	if (packet_is_tcp(p) && !packet_is_pure_syn(p))
-		return OUTCOME_UNKNOWN_FLOW;
 	half.service = frontend->service;
 	service = service_get(half.service);
 	if (!service)

@@ -13,7 +13,7 @@
 #ifndef WAGGLE_LIB_PARSE_H
 #define WAGGLE_LIB_PARSE_H
 
-#include <linux/pkt_cls.h>
+#include <linux/if_packet.h>
 
 #include "addr.h"
 #include "packet.h"
@@ -131,6 +131,15 @@ static __always_inline int parse_udp(struct packet *p, __u32 end)
 	p->tuple.sport = udp->source;
 	p->tuple.dport = udp->dest;
 	return OUTCOME_CONTINUE;
+}
+
+/*
+ * A frame for another machine reaches us when a switch floods it and the device listens
+ * to all (a capture does that): whom it is for answers it too.
+ */
+static __always_inline int packet_check_receiver(const struct packet *p)
+{
+	return p->skb->pkt_type == PACKET_HOST ? OUTCOME_CONTINUE : OUTCOME_NOT_HANDLED;
 }
 
 static __always_inline int packet_parse(struct packet *p, struct __sk_buff *skb)

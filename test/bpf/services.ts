@@ -1,0 +1,202 @@
+import { fromBytes, type MapLayout, toBytes } from '../../src/ebpf/codec.js'
+import {
+  BackendFlag,
+  type Flow,
+  FrontendFlag,
+  FrontendKind,
+  maps,
+  Scheduler,
+  ServiceFlag,
+  type Tuple,
+} from '../../src/ebpf/generated/layouts.js'
+import type { BpfObject } from '../../src/ebpf/native.js'
+import { addressFromBytes, addressToBytes, formatEndpoint, parseAddress } from '../../src/model/address.js'
+import { PROTO_TCP, PROTO_UDP, parseEndpoint } from './packet.js'
+
+/** One Service port as a test writes it; endpoints as in `packet.ts`. */
+export interface ServiceSpec {
+  readonly proto: 'TCP' | 'UDP'
+  readonly frontends: readonly { readonly at: string; readonly kind?: FrontendKind; readonly ownAddress?: boolean }[]
+  readonly backends: readonly { readonly at: string; readonly local?: boolean }[]
+  readonly affinityS?: number
+  readonly internalLocal?: boolean
+  readonly externalLocal?: boolean
+}
+
+export interface ServiceHandle {
+  readonly index: number
+  /** Indexes of its backends, in the order of the spec. */
+  readonly backends: readonly number[]
+}
+
+/** A flow table entry in words. */
+export interface FlowEntry {
+  readonly proto: number
+  /** As the packet arrives: `SRC > DST`. */
+  readonly key: string
+  /** What it becomes. */
+  readonly to: string
+  readonly flow: Flow
+}
+
+/** Writes the maps of a loaded object as the control plane does, with round robin (a cursor on each CPU) and fresh indexes. */
+export class TestServices {
+  readonly #object: BpfObject
+  readonly #specs = new Map<number, ServiceSpec>()
+  readonly #slots: number[] = []
+  #backends = 0
+
+  constructor(object: BpfObject) {
+    this.#object = object
+  }
+
+  add(spec: ServiceSpec): ServiceHandle {
+    const index = this.#specs.size + 1
+    this.#specs.set(index, spec)
+    const handle = { index, backends: spec.backends.map(() => ++this.#backends) }
+    spec.backends.forEach((backend, i) => {
+      const flags = BackendFlag.IN_CLUSTER | (backend.local ? BackendFlag.LOCAL | BackendFlag.IN_LOCAL : 0)
+      this.#putBackend(handle.backends[i] ?? 0, backend.at, { flags, generation: 1, service: index })
+    })
+    this.#putService(handle, handle.backends)
+    for (const { at, kind, ownAddress } of spec.frontends) {
+      const { address, port } = parseEndpoint(at)
+      const flags = ownAddress ? FrontendFlag.OWN_ADDRESS : 0
+      const proto = spec.proto === 'TCP' ? PROTO_TCP : PROTO_UDP
+      this.#putFrontend(address, port, proto, { service: index, kind: kind ?? FrontendKind.NODE_PORT, flags })
+      this.#putFrontend(address, 0, 0, { service: 0, kind: FrontendKind.ADDRESS, flags })
+    }
+    return handle
+  }
+
+  /** Leaves only these backends for new flows; none is removed. */
+  setList(service: ServiceHandle, backends: readonly number[]): void {
+    this.#putService(service, backends)
+  }
+
+  /** Takes a backend out of the lists and raises its generation, as a removal does. */
+  removeBackend(service: ServiceHandle, backend: number): void {
+    const spec = this.#spec(service)
+    const at = spec.backends[service.backends.indexOf(backend)]?.at ?? ''
+    this.#putService(
+      service,
+      service.backends.filter(each => each !== backend),
+    )
+    this.#putBackend(backend, at, { flags: 0, generation: 2, service: service.index })
+  }
+
+  /** A frontend whose service was never written. */
+  addBrokenFrontend(at: string, proto: 'TCP' | 'UDP', service: number): void {
+    const { address, port } = parseEndpoint(at)
+    const value = { service, kind: FrontendKind.NODE_PORT, flags: 0 }
+    this.#putFrontend(address, port, proto === 'TCP' ? PROTO_TCP : PROTO_UDP, value)
+  }
+
+  setDevice(ifindex: number, addr4: string, addr6: string): void {
+    this.#put(maps.devices, ifindex, { addr4: bytesOf(addr4), addr6: bytesOf(addr6) })
+  }
+
+  /** All halves of all flows, forward ones first. */
+  flows(): FlowEntry[] {
+    const { keys, values, count } = this.#object.map(maps.flows.name).entries()
+    const { key: keyCodec, value: valueCodec } = maps.flows
+    return Array.from({ length: count }, (_, i) => {
+      const key = fromBytes(keyCodec, keys, i * keyCodec.size)
+      const flow = fromBytes(valueCodec, values, i * valueCodec.size)
+      return { proto: key.proto, key: textOf(key), to: textOf(flow.to), flow }
+    }).sort((a, b) => a.flow.direction - b.flow.direction)
+  }
+
+  /** Sets when each half was last seen, in nanoseconds before what it says now. */
+  ageFlows(by: bigint): void {
+    const map = this.#object.map(maps.flows.name)
+    const { keys, values, count } = map.entries()
+    for (let i = 0; i < count; i++) {
+      const flow = fromBytes(maps.flows.value, values, i * maps.flows.value.size)
+      const key = keys.subarray(i * maps.flows.key.size, (i + 1) * maps.flows.key.size)
+      map.update(key, toBytes(maps.flows.value, { ...flow, seenNs: flow.seenNs - by }))
+    }
+  }
+
+  /** Deletes the halves of one direction. */
+  deleteHalves(direction: number): void {
+    const map = this.#object.map(maps.flows.name)
+    const { keys, values, count } = map.entries()
+    for (let i = 0; i < count; i++) {
+      const flow = fromBytes(maps.flows.value, values, i * maps.flows.value.size)
+      if (flow.direction === direction)
+        map.delete(keys.subarray(i * maps.flows.key.size, (i + 1) * maps.flows.key.size))
+    }
+  }
+
+  /** Empties every hash map that steers packets; indexes go on counting. */
+  clear(): void {
+    for (const layout of [maps.frontends4, maps.frontends6, maps.flows, maps.affinity]) {
+      const map = this.#object.map(layout.name)
+      const { keys } = map.entries()
+      map.deleteBatch(keys)
+    }
+  }
+
+  #spec(service: ServiceHandle): ServiceSpec {
+    const spec = this.#specs.get(service.index)
+    if (!spec) throw new Error(`no service ${service.index}`)
+    return spec
+  }
+
+  #putService(handle: ServiceHandle, backends: readonly number[]): void {
+    const spec = this.#spec(handle)
+    const local = backends.filter(each => spec.backends[handle.backends.indexOf(each)]?.local)
+    this.#put(maps.services, handle.index, {
+      cluster: this.#range(backends),
+      local: this.#range(local),
+      affinityS: spec.affinityS ?? 0,
+      scheduler: Scheduler.RR,
+      flags:
+        (spec.internalLocal ? ServiceFlag.INTERNAL_LOCAL : 0) | (spec.externalLocal ? ServiceFlag.EXTERNAL_LOCAL : 0),
+    })
+  }
+
+  #putBackend(index: number, at: string, rest: { flags: number; generation: number; service: number }): void {
+    const { address, port } = parseEndpoint(at)
+    this.#put(maps.backends, index, { addr: bytesOf(address), port, ...rest })
+  }
+
+  #putFrontend(
+    address: string,
+    port: number,
+    proto: number,
+    value: { service: number; kind: FrontendKind; flags: number },
+  ): void {
+    const addr = bytesOf(address)
+    if (address.includes(':')) this.#put(maps.frontends6, { addr, port, proto }, value)
+    else this.#put(maps.frontends4, { addr: new DataView(addr.buffer).getUint32(12), port, proto }, value)
+  }
+
+  /** Puts a list into fresh slots; the word for the service. */
+  #range(backends: readonly number[]): bigint {
+    const base = this.#slots.length
+    this.#slots.push(...backends)
+    for (let block = Math.floor(base / 16); block * 16 < this.#slots.length; block++) {
+      const words = Array.from({ length: 16 }, (_, i) => this.#slots[block * 16 + i] ?? 0)
+      this.#put(maps.slots, block, { words })
+    }
+    return (BigInt(backends.length) << 32n) | BigInt(base)
+  }
+
+  #put<K, V>(layout: MapLayout<K, V>, key: K, value: V): void {
+    this.#object.map(layout.name).update(toBytes(layout.key, key), toBytes(layout.value, value))
+  }
+}
+
+function textOf(tuple: Tuple): string {
+  const from = formatEndpoint(addressFromBytes(tuple.src), tuple.sport)
+  return `${from} > ${formatEndpoint(addressFromBytes(tuple.dst), tuple.dport)}`
+}
+
+/** 16 bytes; `::` stands for none. */
+function bytesOf(text: string): Uint8Array {
+  const address = parseAddress(text)
+  if (address === undefined) throw new Error(`not an address: ${text}`)
+  return addressToBytes(address)
+}

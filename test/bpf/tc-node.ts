@@ -1,0 +1,214 @@
+import { execFileSync } from 'node:child_process'
+import { join } from 'node:path'
+import { fromBytes, toBytes } from '../../src/ebpf/codec.js'
+import { Hook, hookNames, maps, Outcome, outcomeNames, outcomeStats } from '../../src/ebpf/generated/layouts.js'
+import { loadNative } from '../../src/ebpf/load-native.js'
+import type { BpfObject, BpfProgram } from '../../src/ebpf/native.js'
+import { DEVICE_MAC } from './packet.js'
+import { type DecodedPacket, decode } from './packet-decode.js'
+import { TestServices } from './services.js'
+
+/**
+ * A node for packet journeys: a network namespace with the routes of a cluster node, and
+ * the programs of tc.bpf.o, run on packets that the test makes (BPF_PROG_TEST_RUN). The
+ * output of a step is the input of the next. A redirect is not carried out: the packet
+ * is seen as it would leave, without its new MAC addresses.
+ *
+ * | device | addresses                      | leads to                                       |
+ * | ------ | ------------------------------ | ---------------------------------------------- |
+ * | up0    | 192.168.0.1, 2001:db8:c0::1    | clients and all else, by a router (.254, ::fe) |
+ * | up1    | 192.168.1.1, 2001:db8:c1::1    | pods 10.0.2.x, 2001:db8:a2::x of another node  |
+ * | up2    | none                           | pods 10.0.3.x, 2001:db8:a3::x                  |
+ * | up3    | 192.168.3.1, 2001:db8:c3::1    | pods 10.0.4.x, 2001:db8:a4::x; MTU 1280        |
+ *
+ * Pods 10.0.1.x and 2001:db8:a1::x are here; 10.0.9.x and 2001:db8:a9::x are unreachable.
+ */
+const DEVICES = [
+  { name: 'up0', v4: '192.168.0.1', v6: '2001:db8:c0::1', mtu: 9000 },
+  { name: 'up1', v4: '192.168.1.1', v6: '2001:db8:c1::1', mtu: 9000 },
+  { name: 'up2', v4: undefined, v6: undefined, mtu: 9000 },
+  { name: 'up3', v4: '192.168.3.1', v6: '2001:db8:c3::1', mtu: 1280 },
+] as const
+type DeviceName = (typeof DEVICES)[number]['name']
+
+const ROUTES = [
+  'default via 192.168.0.254',
+  'default via 2001:db8:c0::fe',
+  '10.0.2.0/24 via 192.168.1.2',
+  '2001:db8:a2::/64 via 2001:db8:c1::2',
+  '10.0.3.0/24 dev up2',
+  '2001:db8:a3::/64 dev up2',
+  '10.0.4.0/24 via 192.168.3.2',
+  '2001:db8:a4::/64 via 2001:db8:c3::2',
+  'unreachable 10.0.9.0/24',
+  'unreachable 2001:db8:a9::/64',
+]
+
+/** Offsets in struct __sk_buff (include/uapi/linux/bpf.h). */
+const SKB_IFINDEX = 40
+const SKB_SIZE = 192
+
+const TC_ACT = new Map([
+  [0xffffffff, 'next'],
+  [2, 'drop'],
+  [7, 'redirect'],
+] as const)
+
+/** What became of a packet in one program. */
+export interface Step {
+  readonly verdict: 'next' | 'drop' | 'redirect'
+  /** The label of the one counter that grew. */
+  readonly outcome: string
+  /** Bytes that were counted. */
+  readonly counted: number
+  readonly frame: Uint8Array
+  /** The packet as it leaves; throws when it is not TCP or UDP. */
+  readonly packet: DecodedPacket
+}
+
+export interface TcNodeOptions {
+  /** Entries of the flow table, two a flow. */
+  readonly flowEntries?: number
+  /** First and last port of the one SNAT range. Default: as the object has it. */
+  readonly snatPorts?: readonly [number, number]
+}
+
+/** What these tests need and this machine lacks, or undefined. */
+export function missing(): string | undefined {
+  return process.getuid?.() === 0 ? undefined : 'root (BPF programs, network namespaces)'
+}
+
+let made = 0
+
+export class TcNode {
+  readonly #netns = `waggle-tc-${process.pid}-${++made}`
+  readonly #native = loadNative()
+  readonly #ifindex = new Map<string, number>()
+  readonly #object: BpfObject
+  readonly services: TestServices
+
+  constructor(options: TcNodeOptions = {}) {
+    this.#object = this.#native.openObject(join(import.meta.dirname, '../../build/bpf/tc.bpf.o'))
+    try {
+      this.#load(options)
+      this.services = new TestServices(this.#object)
+      this.#addNetns()
+    } catch (error) {
+      this.close()
+      throw error
+    }
+  }
+
+  close(): void {
+    this.#object.close()
+    const names = execFileSync('ip', ['netns', 'list'], { encoding: 'utf8' })
+    if (names.split(/\s/).includes(this.#netns)) execFileSync('ip', ['netns', 'del', this.#netns])
+  }
+
+  /** Path of the node's network namespace. */
+  get netns(): string {
+    return `/run/netns/${this.#netns}`
+  }
+
+  /** A packet that arrives at an uplink. */
+  ingress(frame: Uint8Array, device: DeviceName = 'up0'): Step {
+    return this.#step('waggle_ingress', Hook.TC_INGRESS, frame, device)
+  }
+
+  /** A packet that is about to leave by an uplink. */
+  egress(frame: Uint8Array, device: DeviceName = 'up0'): Step {
+    return this.#step('waggle_egress', Hook.TC_EGRESS, frame, device)
+  }
+
+  /** Mean nanoseconds of one run of a program on a packet, over `repeat` runs on the same bytes. */
+  measure(program: 'waggle_ingress' | 'waggle_egress', frame: Uint8Array, repeat: number): number {
+    return this.#run(program, frame, 'up0', repeat).duration
+  }
+
+  #load(options: TcNodeOptions): void {
+    const object = this.#object
+    for (const layout of Object.values(maps)) {
+      if (object.mapNames().includes(layout.name) && layout.maxEntries > 1024) object.setMaxEntries(layout.name, 1024)
+    }
+    if (options.flowEntries) object.setMaxEntries(maps.flows.name, options.flowEntries)
+    if (options.snatPorts) {
+      const [min, max] = options.snatPorts
+      const ports = { cfg_snat_low_min: min, cfg_snat_low_max: max, cfg_snat_high_min: 1, cfg_snat_high_max: 0 }
+      for (const [name, port] of Object.entries(ports)) object.setConstant(name, Uint8Array.of(port & 0xff, port >> 8))
+    }
+    object.load()
+  }
+
+  #addNetns(): void {
+    execFileSync('ip', ['netns', 'add', this.#netns])
+    const links = DEVICES.flatMap(({ name, v4, v6, mtu }) => [
+      `link add ${name} mtu ${mtu} address ${DEVICE_MAC} type veth peer name ${name}-far`,
+      `link set ${name}-far up`,
+      `link set ${name} up`,
+      ...(v4 ? [`addr add ${v4}/24 dev ${name}`, `addr add ${v6}/64 dev ${name} nodad`] : []),
+    ])
+    const routes = ROUTES.map(route => `route add ${route}`)
+    // One neighbour is known, the others are not: a redirect finds them out.
+    const neighbour = `neigh add 192.168.1.2 lladdr 02:00:00:00:00:02 dev up1`
+    execFileSync('ip', ['-n', this.#netns, '-batch', '-'], {
+      input: ['link set lo up', ...links, ...routes, neighbour].join('\n'),
+    })
+    const forwarding = ['net.ipv4.conf.all.forwarding=1', 'net.ipv6.conf.all.forwarding=1']
+    execFileSync('nsenter', [`--net=${this.netns}`, 'sysctl', '-q', '-w', ...forwarding])
+    for (const { name, v4, v6 } of DEVICES) {
+      const ifindex = this.#native.inNetns(this.netns, () => this.#native.ifNameToIndex(name))
+      this.#ifindex.set(name, ifindex)
+      if (v4) this.services.setDevice(ifindex, v4, v6)
+    }
+  }
+
+  #program(name: string): BpfProgram {
+    return this.#object.program(name)
+  }
+
+  #run(program: string, frame: Uint8Array, device: string, repeat: number): ReturnType<BpfProgram['testRun']> {
+    const ctxIn = new Uint8Array(SKB_SIZE)
+    new DataView(ctxIn.buffer).setUint32(SKB_IFINDEX, this.#ifindex.get(device) ?? 0, true)
+    return this.#native.inNetns(this.netns, () => this.#program(program).testRun({ data: frame, ctxIn, repeat }))
+  }
+
+  #step(program: string, hook: number, frame: Uint8Array, device: string): Step {
+    const before = this.#counters()
+    const { retval, data } = this.#run(program, frame, device, 1)
+    const grown = this.#counters().flatMap(({ packets, bytes }, i) => {
+      const more = packets - (before[i]?.packets ?? 0n)
+      return more === 0n ? [] : [{ i, packets: more, bytes: bytes - (before[i]?.bytes ?? 0n) }]
+    })
+    const [exit] = grown
+    if (grown.length !== 1 || exit === undefined || exit.packets !== 1n) {
+      throw new Error(`${grown.length} counters grew for one packet`)
+    }
+    if (Math.floor(exit.i / Outcome.COUNT) !== hook) throw new Error(`not counted as ${hookNames[hook]}`)
+    const verdict = TC_ACT.get(retval as 2)
+    if (verdict === undefined) throw new Error(`unexpected verdict ${retval}`)
+    return {
+      verdict,
+      outcome: outcomeNames[exit.i % Outcome.COUNT] ?? String(exit.i),
+      counted: Number(exit.bytes),
+      frame: data,
+      get packet() {
+        return decode(data)
+      },
+    }
+  }
+
+  /** All counters, summed over the CPUs. */
+  #counters(): { packets: bigint; bytes: bigint }[] {
+    const map = this.#object.map(maps.outcomes.name)
+    return Array.from({ length: Hook.COUNT * Outcome.COUNT }, (_, i) => {
+      const bytes = map.lookup(toBytes(maps.outcomes.key, i)) ?? new Uint8Array()
+      const cpus = Array.from({ length: bytes.length / outcomeStats.size }, (_, cpu) =>
+        fromBytes(outcomeStats, bytes, cpu * outcomeStats.size),
+      )
+      return {
+        packets: cpus.reduce((sum, cpu) => sum + cpu.packets, 0n),
+        bytes: cpus.reduce((sum, cpu) => sum + cpu.bytes, 0n),
+      }
+    })
+  }
+}

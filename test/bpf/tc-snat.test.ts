@@ -1,0 +1,141 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { afterEach, describe, expect, test } from 'vitest'
+import { tcp, udp } from './packet.js'
+import { missing, TcNode, type TcNodeOptions } from './tc-node.js'
+
+const lacking = missing()
+if (lacking && process.env.CI) throw new Error(`missing: ${lacking}`)
+
+const FAMILIES = {
+  IPv4: { client: '203.0.113.7', vip: '172.30.0.1', there: '10.0.2.5', egress: '192.168.1.1' },
+  IPv6: { client: '[2001:db8:f::7]', vip: '[2001:db8:30::1]', there: '[2001:db8:a2::5]', egress: '[2001:db8:c1::1]' },
+} as const
+
+/** Opens a socket in the node's namespace and keeps it until its standard input ends. */
+const HOLD = {
+  'UDP socket connected to the backend': 'u.bind(port,address,()=>u.connect(8080,peer,ready))',
+  'UDP socket bound to the port': 'u.bind(port,address,ready)',
+  'UDP socket connected elsewhere': 'u.bind(port,address,()=>u.connect(9999,peer,ready))',
+  'TCP socket that connects to the backend':
+    'net.connect({port:8080,host:peer,localPort:port,localAddress:address}).on("error",()=>{});setTimeout(ready,200)',
+  'TCP listener': 'net.createServer().listen(port,address,ready)',
+} as const
+
+describe.skipIf(lacking)('source ports', () => {
+  let node: TcNode | undefined
+  const held: ChildProcess[] = []
+
+  afterEach(async () => {
+    for (const child of held.splice(0)) {
+      const gone = once(child, 'exit')
+      child.stdin?.end()
+      await gone
+    }
+    node?.close()
+    node = undefined
+  })
+
+  function start(options: TcNodeOptions): TcNode {
+    node = new TcNode(options)
+    for (const { vip, there } of Object.values(FAMILIES)) {
+      for (const proto of ['TCP', 'UDP'] as const) {
+        node.services.add({ proto, frontends: [{ at: `${vip}:80` }], backends: [{ at: `${there}:8080` }] })
+      }
+    }
+    return node
+  }
+
+  const bare = (address: string) => address.replace(/[[\]]/g, '')
+
+  async function hold(what: keyof typeof HOLD, port: number, address: string, peer: string): Promise<void> {
+    if (!node) throw new Error('no node')
+    const code =
+      `const port=${port},address='${bare(address)}',peer='${bare(peer)}',net=require('net');` +
+      `const u=require('dgram').createSocket('udp${bare(address).includes(':') ? 6 : 4}');` +
+      `const ready=()=>console.log('ready');process.stdin.resume().on('end',()=>process.exit());${HOLD[what]}`
+    const child = spawn('nsenter', [`--net=${node.netns}`, process.execPath, '-e', code], {
+      stdio: ['pipe', 'pipe', 'inherit'],
+    })
+    held.push(child)
+    if (!child.stdout) throw new Error('no standard output')
+    await Promise.race([
+      once(child.stdout, 'data'),
+      once(child, 'exit').then(() => Promise.reject(new Error(`${what}: ended early`))),
+    ])
+  }
+
+  const portOf = (endpoint: string) => Number(endpoint.slice(endpoint.lastIndexOf(':') + 1))
+
+  describe.each(['IPv4', 'IPv6'] as const)('%s', family => {
+    const { client, vip, there, egress } = FAMILIES[family]
+    const open = (proto: 'TCP' | 'UDP', port: number) => {
+      if (!node) throw new Error('no node')
+      const [from, to] = [`${client}:${port}`, `${vip}:80`]
+      return node.ingress(proto === 'TCP' ? tcp(from, to, 'S') : udp(from, to))
+    }
+
+    test.each(['TCP', 'UDP'] as const)('%s: all differ, until none is left', proto => {
+      start({ snatPorts: [2000, 2003] })
+      const ports: number[] = []
+      for (let port = 40000; port < 40100 && ports.length < 4; port++) {
+        const step = open(proto, port)
+        if (step.outcome === 'forwarded') ports.push(portOf(step.packet.from))
+        // 32 random tries miss the last of four ports now and then, never a free table.
+        else expect(step).toMatchObject({ outcome: 'snat_exhausted', verdict: 'drop' })
+      }
+      expect(ports.sort()).toEqual([2000, 2001, 2002, 2003])
+      expect(open(proto, 41000)).toMatchObject({ outcome: 'snat_exhausted', verdict: 'drop' })
+      expect(node?.services.flows()).toHaveLength(8)
+    })
+
+    test('TCP and UDP have each port for themselves', () => {
+      start({ snatPorts: [2000, 2000] })
+      expect(open('TCP', 40000).packet.from).toBe(`${egress}:2000`)
+      expect(open('UDP', 40000).packet.from).toBe(`${egress}:2000`)
+    })
+
+    test('a frontend on our address keeps its port', () => {
+      start({ snatPorts: [2000, 2001] })
+      node?.services.add({ proto: 'TCP', frontends: [{ at: `${egress}:2000` }], backends: [] })
+      expect(open('TCP', 40000).packet.from).toBe(`${egress}:2001`)
+      expect(open('TCP', 40001).outcome).toBe('snat_exhausted')
+    })
+
+    test.each([
+      { what: 'UDP socket connected to the backend', proto: 'UDP', taken: true },
+      { what: 'UDP socket bound to the port', proto: 'UDP', taken: true },
+      { what: 'UDP socket connected elsewhere', proto: 'UDP', taken: false },
+      { what: 'TCP socket that connects to the backend', proto: 'TCP', taken: true },
+      { what: 'TCP listener', proto: 'TCP', taken: false },
+    ] as const)('$what: taken $taken', async ({ what, proto, taken }) => {
+      start({ snatPorts: [2000, 2000] })
+      await hold(what, 2000, egress, there)
+      expect(open(proto, 40000).outcome).toBe(taken ? 'snat_exhausted' : 'forwarded')
+    })
+
+    test('the flow table is full: dropped, known flows go on, and nothing of the new one remains', () => {
+      start({ flowEntries: 7 })
+      const ports = [40000, 40001, 40002]
+      for (const port of ports) expect(open('UDP', port).outcome).toBe('forwarded')
+      expect(node?.services.flows()).toHaveLength(6)
+      // One entry is left: the reply half takes it and gives it back.
+      for (const port of [40003, 40004]) {
+        expect(open('UDP', port)).toMatchObject({ outcome: 'flows_full', verdict: 'drop' })
+        expect(node?.services.flows()).toHaveLength(6)
+      }
+      for (const port of ports) expect(open('UDP', port).outcome).toBe('forwarded')
+    })
+  })
+
+  test('the default ranges leave node ports and ephemeral ports alone', () => {
+    start({ flowEntries: 4096 })
+    const ports = Array.from({ length: 400 }, (_, i) => {
+      const step = node?.ingress(udp(`203.0.113.7:${10000 + i}`, '172.30.0.1:80'))
+      return portOf(step?.packet.from ?? '')
+    })
+    expect(ports.filter(port => port < 1024 || (port > 29999 && port < 61000))).toEqual([])
+    expect(ports.some(port => port <= 29999) && ports.some(port => port >= 61000)).toBe(true)
+    expect(new Set(ports).size).toBe(400)
+  })
+})
