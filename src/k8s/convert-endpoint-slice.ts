@@ -94,5 +94,32 @@ function endpointOf(entry: unknown, index: number, family: Family, report: Repor
     return undefined
   }
   if (ready === undefined || serving === undefined || terminating === undefined) return undefined
-  return { addresses: [address], ready, serving, terminating, nodeName: nodeName === '' ? undefined : nodeName }
+  return {
+    addresses: [address],
+    ready,
+    serving,
+    terminating,
+    nodeName: nodeName === '' ? undefined : nodeName,
+    ...hintsOf(entry.hints, at('hints'), report),
+  }
+}
+
+/** Hints only save distance: what is wrong with them makes an endpoint one without hints. */
+function hintsOf(value: unknown, path: Path, report: Report): Pick<EndpointObject, 'zones' | 'nodes'> {
+  if (value === undefined || value === null) return {}
+  if (!isRecord(value)) {
+    report.warn(path, `is ${show(value)}; write a mapping with forZones (hints ignored)`)
+    return {}
+  }
+  const names = (field: 'forZones' | 'forNodes'): readonly string[] => {
+    const entries = value[field] ?? []
+    if (Array.isArray(entries) && entries.every(e => isRecord(e) && typeof e.name === 'string')) {
+      return entries.map(e => e.name)
+    }
+    report.warn([...path, field], `is ${show(entries)}; write a list of mappings with name (hints ignored)`)
+    return []
+  }
+  const zones = names('forZones')
+  const nodes = names('forNodes')
+  return { ...(zones.length > 0 && { zones }), ...(nodes.length > 0 && { nodes }) }
 }

@@ -3,7 +3,9 @@ import type { Converted } from './convert.js'
 import { identity, usableAddress } from './convert-fields.js'
 import { isRecord, Report, show } from './convert-report.js'
 
-/** A Node of API group v1: its InternalIPs in the order of the API. */
+const ZONE = 'topology.kubernetes.io/zone'
+
+/** A Node of API group v1: its InternalIPs in the order of the API, and its zone. */
 export function convertNode(raw: unknown): Converted {
   const report = new Report()
   const id = identity('Node', raw, report)
@@ -20,5 +22,7 @@ export function convertNode(raw: unknown): Converted {
     const address = usableAddress(entry.address, [...path, i, 'address'], report)
     if (address !== undefined && !internalIPs.includes(address)) internalIPs.push(address)
   }
-  return report.result(id.key, { kind: 'Node', name: id.name, internalIPs })
+  const zone = id.labels[ZONE]
+  const place = typeof zone === 'string' && zone !== '' ? { zone } : {}
+  return report.result(id.key, { kind: 'Node', name: id.name, internalIPs, ...place })
 }

@@ -23,10 +23,22 @@ export function fieldText(path: Path): string {
   return text === '' ? 'object' : text
 }
 
-/** A value as it stands in a message: JSON (so control characters are escaped), cut short. */
+/** A value as it stands in a message: JSON with control and format characters escaped, cut short. */
 export function show(value: unknown): string {
-  const text = JSON.stringify(value) ?? 'nothing'
+  const text = json(value).replace(INVISIBLE, c => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`)
   return text.length > 60 ? `${text.slice(0, 57)}...` : text
+}
+
+/** What JSON leaves as it is and no terminal should get. */
+const INVISIBLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu
+
+function json(value: unknown): string {
+  try {
+    return JSON.stringify(value) ?? 'nothing'
+  } catch {
+    // YAML aliases can make a value that contains itself.
+    return `a ${typeof value}`
+  }
 }
 
 /** Collects what is wrong with one object while it is converted. */

@@ -17,6 +17,7 @@ interface FileRecord {
   readonly incomplete: boolean
 }
 
+/** A file of which nothing is known yet. */
 const NOTHING: FileRecord = { claims: new Map(), problems: [], incomplete: true }
 
 /**
@@ -30,7 +31,7 @@ export class DirObjects {
   /** By `kind key`: the files that have it. */
   readonly #claimants = new Map<string, Set<string>>()
   readonly #delivered = new Set<string>()
-  /** By file and where: problems as reported, as text. */
+  /** By file and where: problems as reported. */
   readonly #reported = new Map<string, ReadonlyMap<string, readonly ProblemEvent[]>>()
   readonly #dirtyClaims = new Set<string>()
   readonly #dirtyFiles = new Set<string>()
@@ -43,7 +44,12 @@ export class DirObjects {
   /** A file is new or has changed. The name is relative to the root; empty for the root itself. */
   set(file: string, manifest: Manifest): void {
     const before = this.#files.get(file) ?? NOTHING
-    const after = manifest.broken.length > 0 ? { ...before, problems: manifest.broken } : read(manifest, before)
+    this.#dirtyFiles.add(file)
+    if (manifest.broken.length > 0) {
+      this.#files.set(file, { ...before, problems: manifest.broken })
+      return
+    }
+    const after = read(manifest, before)
     this.#replace(file, before, after)
     this.#files.set(file, after)
   }
@@ -52,7 +58,8 @@ export class DirObjects {
   remove(file: string): void {
     const before = this.#files.get(file)
     if (before === undefined) return
-    this.#replace(file, before, { claims: new Map(), problems: [], incomplete: false })
+    this.#dirtyFiles.add(file)
+    this.#replace(file, before, NOTHING)
     this.#files.delete(file)
   }
 
@@ -72,7 +79,6 @@ export class DirObjects {
   }
 
   #replace(file: string, before: FileRecord, after: FileRecord): void {
-    this.#dirtyFiles.add(file)
     for (const id of before.claims.keys()) {
       this.#dirtyClaims.add(id)
       const files = this.#claimants.get(id)

@@ -89,11 +89,13 @@ function parseJson(text: string, broken: ManifestProblem[]): readonly Parsed[] {
 function parseYaml(text: string, broken: ManifestProblem[]): readonly Parsed[] {
   const lines = new LineCounter()
   const parsed: Parsed[] = []
+  // What is missing at the end is reported in the last line that says something.
+  const end = text.trimEnd().length
   // `merge` as the API's own YAML reader has it; prettyErrors would quote the file in the message.
   for (const doc of parseAllDocuments(text, { lineCounter: lines, merge: true, prettyErrors: false })) {
     for (const error of doc.errors) {
       const message = `${error.message}; correct the syntax`
-      broken.push({ line: lines.linePos(error.pos[0]).line, field: 'syntax', message })
+      broken.push({ line: lines.linePos(Math.min(error.pos[0], end)).line, field: 'syntax', message })
     }
     if (doc.errors.length > 0 || doc.contents === null) continue
     const line = (path: Path) => lineOf(doc as Document, path, lines)

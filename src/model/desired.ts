@@ -32,8 +32,9 @@ export interface Backend {
   /** Runs on this node. */
   readonly local: boolean
   /**
-   * May be chosen for new flows from the cluster-wide list: ready, or, when no endpoint
-   * is ready, serving and terminating (KEP-1669).
+   * May be chosen for new flows from the cluster-wide list: ready and, where topology
+   * hints count, meant for this node or zone; or, when no endpoint is ready, serving and
+   * terminating (KEP-1669).
    */
   readonly inCluster: boolean
   /** The same for the list of this node's endpoints alone; implies `local`. */

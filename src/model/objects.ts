@@ -61,6 +61,10 @@ export interface EndpointObject {
   readonly serving: boolean
   readonly terminating: boolean
   readonly nodeName: string | undefined
+  /** hints.forZones[].name: the zones whose clients it is meant for; unset = no hint. */
+  readonly zones?: readonly string[]
+  /** hints.forNodes[].name: the same for nodes (KEP-3015). */
+  readonly nodes?: readonly string[]
 }
 
 export interface NodeObject {
@@ -68,6 +72,8 @@ export interface NodeObject {
   readonly name: string
   /** status.addresses of type InternalIP, in order. */
   readonly internalIPs: readonly Address[]
+  /** Label topology.kubernetes.io/zone, unless empty. */
+  readonly zone?: string
 }
 
 export type WatchedObject = ServiceObject | EndpointSliceObject | NodeObject

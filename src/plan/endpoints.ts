@@ -1,6 +1,7 @@
 import type { Address, Family } from '../model/address.js'
 import type { Backend, Protocol } from '../model/desired.js'
 import type { EndpointObject, EndpointSliceObject } from '../model/objects.js'
+import { meantFor, type Place } from './topology.js'
 
 /** One address:port with the better of its conditions when several endpoints have it. */
 interface Candidate {
@@ -16,8 +17,8 @@ interface Candidate {
  * its number is the only truth, so one name may have several numbers.
  *
  * Results (kube-proxy's CategorizeEndpoints; KEP-1669):
- * - inCluster: the ready ones; when no endpoint of the cluster is ready, those that serve
- *   while terminating;
+ * - inCluster: the ready ones that topology hints mean for this place; when no endpoint of
+ *   the cluster is ready, those that serve while terminating;
  * - inLocal: of this node the ready ones; when no endpoint of this node is ready, those
  *   that serve while terminating;
  * - in no list, but kept for the flows they have: all others that serve.
@@ -26,16 +27,17 @@ export function backendsOf(
   slices: Iterable<EndpointSliceObject>,
   port: { readonly name: string; readonly protocol: Protocol },
   family: Family,
-  nodeName: string,
+  place: Place,
 ): Backend[] {
-  const candidates = merge(slices, port, family, nodeName)
-  let anyReady = false
+  const candidates = merge(slices, port, family, place.nodeName)
+  const ready: EndpointObject[] = []
   let anyLocalReady = false
   for (const { endpoint, local } of candidates) {
     if (!endpoint.ready) continue
-    anyReady = true
+    ready.push(endpoint)
     if (local) anyLocalReady = true
   }
+  const meantForUs = meantFor(ready, place)
   const backends: Backend[] = []
   for (const { address, port, endpoint, local } of candidates) {
     if (!endpoint.ready && !endpoint.serving) continue
@@ -44,7 +46,7 @@ export function backendsOf(
       address,
       port,
       local,
-      inCluster: anyReady ? endpoint.ready : fallback,
+      inCluster: ready.length > 0 ? endpoint.ready && meantForUs(endpoint) : fallback,
       inLocal: local && (anyLocalReady ? endpoint.ready : fallback),
     })
   }
@@ -65,7 +67,7 @@ function merge(
   port: { readonly name: string; readonly protocol: Protocol },
   family: Family,
   nodeName: string,
-): Iterable<Candidate> {
+): readonly Candidate[] {
   const best = new Map<string, Candidate>()
   for (const slice of slices) {
     if (slice.family !== family) continue
@@ -81,7 +83,7 @@ function merge(
       }
     }
   }
-  return best.values()
+  return [...best.values()]
 }
 
 /**

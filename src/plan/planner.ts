@@ -58,7 +58,9 @@ export class Planner {
   readonly #claims = new Claims()
   readonly #idsByService = new Map<ObjectKey, readonly string[]>()
   readonly #drafts = new Map<string, Draft>()
+  /** Services that depend on this node's addresses or zone. */
   readonly #withNodePort = new Set<ObjectKey>()
+  readonly #withHints = new Set<ObjectKey>()
   /** Standing problems by where; the value is their text. */
   readonly #standing = new Map<string, string>()
   #apiServers: ReadonlySet<string> = new Set()
@@ -68,7 +70,7 @@ export class Planner {
   constructor(options: PlannerOptions) {
     this.#options = options
     const { nodeName, defaultScheduler } = options
-    this.#facts = { nodeName, defaultScheduler, nodePortAddresses: [] }
+    this.#facts = { nodeName, defaultScheduler, zone: undefined, nodePortAddresses: [] }
   }
 
   /** The desired state of the last update. */
@@ -80,9 +82,7 @@ export class Planner {
   update(objects: Objects, dirty: Dirty): Plan {
     const problems: ProblemEvent[] = []
     const keys = new Set(dirty.services)
-    if (dirty.nodes.has(this.#options.nodeName) && this.#nodeChanged(objects)) {
-      for (const key of this.#withNodePort) keys.add(key)
-    }
+    if (dirty.nodes.has(this.#options.nodeName)) this.#nodeChanged(objects, keys)
     this.#reportNode(objects, dirty, problems)
 
     const touched = new Set<string>()
@@ -98,14 +98,21 @@ export class Planner {
     return { state: this.#state, changed: new Set(changes.keys()), problems }
   }
 
-  /** A Node that is deleted keeps its last known addresses: it may be about to come back. */
-  #nodeChanged(objects: Objects): boolean {
+  /**
+   * Adds the Services that depend on what changed of this node. A Node that is deleted
+   * keeps its last known addresses and zone: it may be about to come back.
+   */
+  #nodeChanged(objects: Objects, keys: Set<ObjectKey>): void {
     const node = objects.node(this.#options.nodeName)
-    if (node === undefined) return false
+    if (node === undefined) return
     const addresses = nodePortAddresses(node.internalIPs, this.#options.nodePortAddresses)
-    if (sameAddresses(addresses, this.#facts.nodePortAddresses)) return false
-    this.#facts = { ...this.#facts, nodePortAddresses: addresses }
-    return true
+    if (!sameAddresses(addresses, this.#facts.nodePortAddresses)) {
+      for (const key of this.#withNodePort) keys.add(key)
+    }
+    if (node.zone !== this.#facts.zone) {
+      for (const key of this.#withHints) keys.add(key)
+    }
+    this.#facts = { ...this.#facts, nodePortAddresses: addresses, zone: node.zone }
   }
 
   /** A wrong node name makes node ports silent and every endpoint remote: say so. */
@@ -140,10 +147,11 @@ export class Planner {
     const replaced: string[] = []
     for (const key of keys) {
       const service = objects.service(key)
-      const ports = service === undefined ? [] : servicePortsOf(service, [...objects.slicesOf(key)], this.#facts)
+      const slices = service === undefined ? [] : [...objects.slicesOf(key)]
+      const ports = service === undefined ? [] : servicePortsOf(service, slices, this.#facts)
       for (const port of ports) drafts.set(port.id, { port, created: service?.created })
       replaced.push(...(this.#idsByService.get(key) ?? []))
-      this.#remember(key, service, ports)
+      this.#remember(key, service, slices, ports)
     }
     for (const id of replaced) {
       const old = this.#drafts.get(id)
@@ -161,15 +169,24 @@ export class Planner {
     }
   }
 
-  #remember(key: ObjectKey, service: ServiceObject | undefined, ports: readonly ServicePort[]): void {
+  #remember(
+    key: ObjectKey,
+    service: ServiceObject | undefined,
+    slices: readonly EndpointSliceObject[],
+    ports: readonly ServicePort[],
+  ): void {
     if (ports.length === 0) this.#idsByService.delete(key)
     else
       this.#idsByService.set(
         key,
         ports.map(port => port.id),
       )
-    if (service?.ports.some(port => port.nodePort !== 0)) this.#withNodePort.add(key)
-    else this.#withNodePort.delete(key)
+    keepIn(this.#withNodePort, key, service?.ports.some(port => port.nodePort !== 0) === true)
+    keepIn(
+      this.#withHints,
+      key,
+      slices.some(slice => slice.endpoints.some(endpoint => endpoint.zones !== undefined)),
+    )
   }
 
   #withdraw(old: ServicePort, next: ServicePort | undefined, touched: Set<string>): void {
@@ -244,6 +261,11 @@ export class Planner {
     this.#standing.set(where, message)
     problems.push({ type: 'problem', where, field, message })
   }
+}
+
+function keepIn<T>(set: Set<T>, value: T, member: boolean): void {
+  if (member) set.add(value)
+  else set.delete(value)
 }
 
 function claimKey(port: ServicePort, frontend: Frontend): string {

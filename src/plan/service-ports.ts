@@ -2,10 +2,10 @@ import { type Address, type Family, familyOf } from '../model/address.js'
 import type { Frontend, FrontendKind, Scheduler, ServicePort } from '../model/desired.js'
 import type { EndpointSliceObject, ServiceObject, ServicePortObject } from '../model/objects.js'
 import { backendsOf, compareEndpoints } from './endpoints.js'
+import type { Place } from './topology.js'
 
 /** What plan knows of this node. */
-export interface NodeFacts {
-  readonly nodeName: string
+export interface NodeFacts extends Place {
   /** The addresses of this node that serve node ports. */
   readonly nodePortAddresses: readonly Address[]
   /** For Services that do not choose one. */
@@ -46,7 +46,7 @@ export function servicePortsOf(
         internalLocal,
         externalLocal,
         frontends: frontendsOf(service, port, family, facts.nodePortAddresses),
-        backends: backendsOf(slices, port, family, facts.nodeName),
+        backends: backendsOf(slices, port, family, facts),
       })
     }
   }
