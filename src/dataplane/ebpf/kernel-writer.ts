@@ -117,7 +117,8 @@ export class KernelWriter {
     const { backends, backendStats: stats } = this.#maps
     const at = backends.offset(index)
     const generation = backend.decode(backends.view, at).generation || 1
-    backendStats.encode(stats.view, stats.offset(index), { opened: 0n, udpLive: 0n })
+    // Its live sockets are counted by the programs alone: they lower what they raised.
+    stats.storeWord(index, backendStats.offsets.opened, 0n)
     backend.encode(backends.view, at, {
       addr: addressToBytes(value.address),
       port: value.port,
