@@ -34,7 +34,7 @@ const INVISIBLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu
 
 function json(value: unknown): string {
   try {
-    return JSON.stringify(value) ?? 'nothing'
+    return JSON.stringify(value ?? undefined) ?? 'missing'
   } catch {
     // YAML aliases can make a value that contains itself.
     return `a ${typeof value}`

@@ -2,6 +2,7 @@ import type {
   EndpointSliceObject,
   NodeObject,
   ObjectKey,
+  ProblemEvent,
   ServiceObject,
   SourceEvent,
   WatchedKind,
@@ -40,7 +41,7 @@ export class Store {
   apply(events: readonly SourceEvent[]): Change {
     const services = new Set<ObjectKey>()
     const nodes = new Set<string>()
-    const problems: Problem[] = []
+    const problems: ProblemEvent[] = []
     for (const event of events) {
       switch (event.type) {
         case 'upsert':
@@ -53,10 +54,10 @@ export class Store {
           this.#synced.add(event.kind)
           break
         default:
-          problems.push(...this.#problems.apply([event]))
+          problems.push(event)
       }
     }
-    return { services, nodes, synced: this.synced, problems }
+    return { services, nodes, synced: this.synced, problems: this.#problems.apply(problems) }
   }
 
   /** True once every kind has delivered its first full list. */

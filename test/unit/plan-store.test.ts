@@ -103,6 +103,7 @@ test('the store says what is new in the problems of its sources', () => {
   const event = { type: 'problem', where: 'web.yaml:3', field: 'spec', message: 'm' } as const
   expect(store.apply([event]).problems).toEqual([event])
   expect(store.apply([event]).problems).toEqual([])
+  expect(store.apply([{ type: 'resolved', where: 'web.yaml:3' }, event]).problems).toEqual([])
   expect(store.problems).toEqual([event])
   store.apply([{ type: 'resolved', where: 'web.yaml:3' }])
   expect(store.problems).toEqual([])
