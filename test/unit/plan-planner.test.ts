@@ -130,6 +130,54 @@ describe('what did not change', () => {
   })
 })
 
+describe('whatever may change is noticed', () => {
+  const base = service({ externalIPs: [address('203.0.113.140')] })
+  const port = { name: 'http', protocol: 'TCP', port: 80, nodePort: 0 } as const
+  test.each([
+    ['scheduler', service({ ...base, scheduler: 'rr' })],
+    ['affinity', service({ ...base, affinitySeconds: 120 })],
+    ['internal policy', service({ ...base, internalLocal: true })],
+    ['external policy', service({ ...base, externalLocal: true })],
+    ['cluster IP', service({ ...base, clusterIPs: [address('203.0.113.11')] })],
+    ['kind of an address', service({ ...base, externalIPs: [], loadBalancerIPs: [address('203.0.113.140')] })],
+    ['an address less', service({ ...base, externalIPs: [] })],
+    ['port', service({ ...base, ports: [{ ...port, port: 81 }] })],
+    ['node port', service({ ...base, ports: [{ ...port, nodePort: 30080 }] })],
+    ['backend port', slice('a', ['198.51.100.11 ready here'], { ports: [{ ...port, port: 9090 }] })],
+    ['backend more', slice('a', ['198.51.100.11 ready here', '198.51.100.12 ready'])],
+    ['backend less', slice('a', [], { family: 'IPv4' })],
+    ['backend elsewhere', slice('a', ['198.51.100.11 ready'])],
+    [
+      'backend drains beside a ready one here',
+      slice('a', ['198.51.100.11 serving terminating here', '198.51.100.12 ready here']),
+    ],
+  ])('%s', (_, object) => {
+    const { put, planner } = bench()
+    put(node('192.0.2.10'), base, slice('a', ['198.51.100.11 ready here']))
+    expect([...put(object).changed]).toEqual([WEB])
+    const scratch = bench()
+    scratch.put(
+      node('192.0.2.10'),
+      ...(object.kind === 'Service' ? [object, slice('a', ['198.51.100.11 ready here'])] : [base, object]),
+    )
+    expect(listed(planner.state)).toEqual(listed(scratch.planner.state))
+  })
+
+  test('a backend that leaves the local list only', () => {
+    const { put, planner } = bench()
+    const drains = '198.51.100.11 serving terminating here'
+    put(service(), slice('a', [drains, '198.51.100.12 here', '198.51.100.141 ready']))
+    const local = () =>
+      planner.state.services
+        .get(WEB)
+        ?.backends.filter(b => b.inLocal)
+        .map(b => b.address)
+    expect(local()).toEqual(['198.51.100.11'])
+    put(slice('a', [drains, '198.51.100.12 ready here', '198.51.100.141 ready']))
+    expect(local()).toEqual(['198.51.100.12'])
+  })
+})
+
 describe('node ports', () => {
   const nodePort = service({ ports: [{ name: 'http', protocol: 'TCP', port: 80, nodePort: 30080 }] })
   const addresses = ['192.0.2.10', '192.0.2.138', '2001:db8:1::10']
