@@ -4,8 +4,8 @@ import type { Logger } from '../base/log.js'
 import { VERSION } from '../base/version.js'
 import type { Config } from '../config/config.js'
 import { ConfigError, type ConfigResult, readConfig } from '../config/read.js'
-import { makeLogger, startAgent, thisMachine } from '../daemon/compose.js'
 import { Lock, lockKey } from '../daemon/lock.js'
+import { thisMachine } from '../daemon/machine.js'
 import { cleanupEbpf } from '../dataplane/ebpf/cleanup.js'
 import { inspectPinned } from '../dataplane/ebpf/inspect.js'
 import { loadNative } from '../ebpf/load-native.js'
@@ -20,6 +20,8 @@ export const actions: Actions = { run, show, cleanup, version }
 
 async function run(given: GivenFlags): Promise<void> {
   const { config, described } = readSettings(given, thisMachine().cgroup)
+  // Loaded here alone: the Kubernetes client doubles the time that other commands take to start.
+  const { makeLogger, startAgent } = await import('../daemon/compose.js')
   const logger = makeLogger(config)
   dieLoudly(logger)
   logger.info('starting', { version: VERSION, node: config.nodeName, pid: process.pid, ...described })

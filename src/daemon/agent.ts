@@ -171,7 +171,7 @@ export class Agent {
   /** Each once, when it appears; all that stand are counted in the metrics. */
   #logProblems(problems: readonly Extract<ProblemEvent, { type: 'problem' }>[]): void {
     for (const { where, field, message } of problems)
-      this.#parts.logger.warn('input problem', { where, field, message })
+      this.#parts.logger.warn('input problem', { where, field, problem: message })
   }
 
   #setDevices(devices: readonly Device[]): void {

@@ -1,13 +1,10 @@
-import { readFileSync } from 'node:fs'
-import { hostname } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { systemClock } from '../base/clock.js'
 import type { Logger } from '../base/log.js'
-import type { Config, Machine } from '../config/config.js'
+import type { Config } from '../config/config.js'
 import { EbpfDataplane } from '../dataplane/ebpf/ebpf-dataplane.js'
 import type { Native } from '../ebpf/native.js'
 import { readNetworkFacts } from '../host/facts.js'
-import { findCgroup2 } from '../host/proc-net.js'
 import { DirSource } from '../k8s/dir-source.js'
 import { loadKubeAccess } from '../k8s/kube-access.js'
 import { KubeSource } from '../k8s/kube-source.js'
@@ -18,11 +15,7 @@ import { Lock, lockKey } from './lock.js'
 import { jsonLogger, stderrSink, textLogger } from './logger.js'
 import { objectsDir } from './paths.js'
 
-/** What derived defaults need to know of this machine. */
-export function thisMachine(): Machine {
-  return { hostname: hostname(), cgroup: findCgroup2(readFileSync('/proc/self/mounts', 'utf8')) }
-}
-
+/** Writes to standard error as the configuration says. */
 export function makeLogger(config: Config): Logger {
   const sink = stderrSink()
   if (config.logFormat === 'json') return jsonLogger(config.logLevel, sink)

@@ -1,0 +1,136 @@
+import { beforeEach, expect, test } from 'vitest'
+import { desiredCounts } from '../../src/metrics/desired-counts.js'
+import { Metrics, type MetricsInput } from '../../src/metrics/metrics.js'
+import type { Address } from '../../src/model/address.js'
+import type { Backend, DesiredState, Frontend, ServicePort } from '../../src/model/desired.js'
+
+const frontend = (kind: Frontend['kind']): Frontend => ({ kind, address: '10.0.0.1' as Address, port: 80 })
+const backend = (inCluster: boolean, inLocal: boolean): Backend => ({
+  address: '10.1.0.1' as Address,
+  port: 8080,
+  local: inLocal,
+  inCluster,
+  inLocal,
+})
+function port(part: Partial<ServicePort>): ServicePort {
+  return {
+    id: 'default/web:/TCP/IPv4',
+    namespace: 'default',
+    name: 'web',
+    portName: '',
+    protocol: 'TCP',
+    family: 'IPv4',
+    scheduler: 'random',
+    affinitySeconds: 0,
+    internalLocal: false,
+    externalLocal: false,
+    frontends: [],
+    backends: [],
+    ...part,
+  }
+}
+const state = (...ports: ServicePort[]): DesiredState => ({
+  revision: 7,
+  services: new Map(ports.map((each, i) => [`${i}`, each])),
+})
+
+test.each<[string, Partial<ServicePort>, [number, number]]>([
+  ['internal Local, backends elsewhere', { internalLocal: true, backends: [backend(true, false)] }, [1, 0]],
+  ['internal Local, one here', { internalLocal: true, backends: [backend(true, false), backend(true, true)] }, [0, 0]],
+  ['internal Local, none anywhere', { internalLocal: true }, [0, 0]],
+  ['internal Local, only draining ones', { internalLocal: true, backends: [backend(false, false)] }, [0, 0]],
+  [
+    'external Local, reachable from outside',
+    { externalLocal: true, backends: [backend(true, false)], frontends: [frontend('ClusterIP'), frontend('NodePort')] },
+    [0, 1],
+  ],
+  [
+    'external Local, ClusterIP only',
+    { externalLocal: true, backends: [backend(true, false)], frontends: [frontend('ClusterIP')] },
+    [0, 0],
+  ],
+])('Services without a local backend: %s', (_, part, want) => {
+  const { noLocalInternal, noLocalExternal } = desiredCounts(state(port(part)))
+  expect([noLocalInternal, noLocalExternal]).toEqual(want)
+})
+
+let input: { -readonly [K in keyof MetricsInput]: MetricsInput[K] }
+let metrics: Metrics
+
+beforeEach(() => {
+  input = {
+    desired: () =>
+      state(port({ frontends: [frontend('ClusterIP')], backends: [backend(true, true), backend(true, true)] })),
+    appliedRevision: () => 6,
+    synced: () => true,
+    failedServices: () => 1,
+    problems: () => 2,
+    kernel: () => undefined,
+    version: '9.9.9',
+  }
+  metrics = new Metrics(input)
+})
+
+/** Value of a sample line; undefined when there is none. */
+async function sample(line: string): Promise<number | undefined> {
+  const text = await metrics.registry.metrics()
+  const found = text.split('\n').find(candidate => candidate.startsWith(`${line} `))
+  return found === undefined ? undefined : Number(found.split(' ').at(-1))
+}
+
+test('state gauges', async () => {
+  expect(await sample('waggle_services')).toBe(1)
+  expect(await sample('waggle_frontends')).toBe(1)
+  expect(await sample('waggle_backends')).toBe(2)
+  expect(await sample('waggle_desired_revision')).toBe(7)
+  expect(await sample('waggle_applied_revision')).toBe(6)
+  expect(await sample('waggle_synced')).toBe(1)
+  expect(await sample('waggle_failed_services')).toBe(1)
+  expect(await sample('waggle_problems')).toBe(2)
+  expect(await sample(`waggle_build_info{version="9.9.9",node="${process.versions.node}"}`)).toBe(1)
+})
+
+test('changes are counted, pend, and are done with the next apply', async () => {
+  const at = new Date(1_000_000)
+  const service = { type: 'delete', kind: 'Service', key: 'a/b' } as const
+  metrics.reported([service, service, { type: 'synced', kind: 'Service' }], at)
+  metrics.reported([{ type: 'delete', kind: 'EndpointSlice', key: 'a/b' }], at)
+  expect(await sample('kubeproxy_sync_proxy_rules_service_changes_pending')).toBe(2)
+  expect(await sample('kubeproxy_sync_proxy_rules_endpoint_changes_total')).toBe(1)
+  expect(await sample('kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds')).toBe(1000)
+  metrics.applied(5, 3, new Date(2_000_000))
+  expect(await sample('kubeproxy_sync_proxy_rules_service_changes_pending')).toBe(0)
+  expect(await sample('kubeproxy_sync_proxy_rules_service_changes_total')).toBe(2)
+  expect(await sample('kubeproxy_sync_proxy_rules_last_timestamp_seconds')).toBe(2000)
+  expect(await sample('kubeproxy_sync_proxy_rules_duration_seconds_bucket{le="0.002"}')).toBe(0)
+  expect(await sample('kubeproxy_sync_proxy_rules_duration_seconds_bucket{le="0.004"}')).toBe(1)
+  expect(await sample('waggle_writes_total')).toBe(5)
+})
+
+test('probes by code', async () => {
+  metrics.probed('healthz', 200)
+  metrics.probed('healthz', 503)
+  metrics.probed('livez', 200)
+  expect(await sample('kubeproxy_proxy_healthz_total{code="503"}')).toBe(1)
+  expect(await sample('kubeproxy_proxy_livez_total{code="200"}')).toBe(1)
+})
+
+test('the kernel counters are shown as they are, each scrape anew', async () => {
+  let packets = 10
+  input.kernel = () => ({
+    outcomes: [
+      { hook: 'tc_ingress', outcome: 'forwarded', packets, bytes: 1000 },
+      { hook: 'connect', outcome: 'translated', packets: 0, bytes: 0 },
+    ],
+    maps: [{ name: 'flows_v1', entries: 4, maxEntries: 100 }],
+  })
+  metrics = new Metrics(input)
+  const line = 'waggle_outcomes_total{hook="tc_ingress",outcome="forwarded"}'
+  expect(await sample(line)).toBe(10)
+  packets = 15
+  expect(await sample(line)).toBe(15)
+  expect(await sample('waggle_outcome_bytes_total{hook="tc_ingress",outcome="forwarded"}')).toBe(1000)
+  expect(await sample('waggle_outcomes_total{hook="connect",outcome="translated"}')).toBeUndefined()
+  expect(await sample('waggle_map_entries{map="flows_v1"}')).toBe(4)
+  expect(await sample('waggle_map_max_entries{map="flows_v1"}')).toBe(100)
+})

@@ -1,0 +1,235 @@
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import type { LogFields, Logger } from '../../src/base/log.js'
+import { readConfig } from '../../src/config/read.js'
+import { Agent, type AgentDataplane } from '../../src/daemon/agent.js'
+import type { ApplyReport, Missing } from '../../src/dataplane/dataplane.js'
+import type { Inspection } from '../../src/dataplane/inspection.js'
+import type { NetworkFacts } from '../../src/host/facts.js'
+import type { Device } from '../../src/host/watch.js'
+import type { Address } from '../../src/model/address.js'
+import type { DesiredState } from '../../src/model/desired.js'
+import type { EndpointSliceObject, ServiceObject, Source, SourceEvent } from '../../src/model/objects.js'
+import { FakeClock } from './sync-fake-clock.js'
+
+/** A dataplane that remembers what it was told, in order. */
+class RecordingDataplane implements AgentDataplane {
+  readonly name = 'memory'
+  readonly steps: string[] = []
+  missing: Missing[] = []
+  desired: DesiredState | undefined
+  devices: readonly Device[] = []
+  housekept = 0
+
+  async probe(): Promise<readonly Missing[]> {
+    return this.missing
+  }
+  async start(): Promise<void> {
+    this.steps.push('start')
+  }
+  async apply(desired: DesiredState, changed: ReadonlySet<string> | undefined, prune: boolean): Promise<ApplyReport> {
+    this.desired = desired
+    this.steps.push(`apply ${changed === undefined ? 'all' : [...changed].join()}${prune ? ' prune' : ''}`)
+    return { revision: desired.revision, services: desired.services.size, writes: 1, failed: [] }
+  }
+  setDevices(devices: readonly Device[]): void {
+    this.devices = devices
+  }
+  async housekeep(): Promise<void> {
+    this.housekept++
+  }
+  inspect(): Inspection {
+    return { services: [], backends: [], flows: [], programs: [], outcomes: [], maps: [] }
+  }
+  async stop(): Promise<void> {
+    this.steps.push('stop')
+  }
+  async cleanup(): Promise<void> {
+    this.steps.push('cleanup')
+  }
+}
+
+/** A source that delivers what the test says. */
+class ManualSource implements Source {
+  readonly name = 'manual'
+  deliver: (events: readonly SourceEvent[]) => void = () => {}
+
+  async start(sink: (events: readonly SourceEvent[]) => void): Promise<void> {
+    this.deliver = sink
+  }
+  async stop(): Promise<void> {
+    this.deliver = () => {
+      throw new Error('stopped')
+    }
+  }
+}
+
+const address = (text: string) => text as Address
+const service: ServiceObject = {
+  kind: 'Service',
+  namespace: 'default',
+  name: 'web',
+  type: 'ClusterIP',
+  clusterIPs: [address('10.96.0.10')],
+  externalIPs: [],
+  loadBalancerIPs: [],
+  ports: [{ name: 'http', protocol: 'TCP', port: 80, nodePort: 0 }],
+  affinitySeconds: 0,
+  internalLocal: false,
+  externalLocal: false,
+  scheduler: undefined,
+}
+const slice: EndpointSliceObject = {
+  kind: 'EndpointSlice',
+  namespace: 'default',
+  name: 'web-1',
+  service: 'web',
+  family: 'IPv4',
+  endpoints: [{ addresses: [address('10.1.0.1')], ready: true, serving: true, terminating: false, nodeName: 'node-a' }],
+  ports: [{ name: 'http', protocol: 'TCP', port: 8080 }],
+}
+const node = { kind: 'Node', name: 'node-a', internalIPs: [address('192.168.0.1')] } as const
+const upsert = (object: ServiceObject | EndpointSliceObject | typeof node): SourceEvent => ({ type: 'upsert', object })
+const synced = (kind: 'Service' | 'EndpointSlice' | 'Node'): SourceEvent => ({ type: 'synced', kind })
+
+let clock: FakeClock
+let dataplane: RecordingDataplane
+let source: ManualSource
+let agent: Agent
+let lockIsHeld: boolean
+let lines: { message: string; fields: LogFields }[]
+const BASE = 'http://127.0.0.1'
+const HEALTH = 21_256
+const METRICS = 21_249
+
+beforeEach(() => {
+  clock = new FakeClock()
+  dataplane = new RecordingDataplane()
+  source = new ManualSource()
+  lines = []
+  lockIsHeld = true
+  const write = (message: string, fields: LogFields = {}) => void lines.push({ message, fields })
+  const logger: Logger = { error: write, warn: write, info: write, debug() {}, child: () => logger }
+  const facts: NetworkFacts = {
+    names: ['lo', 'eth0', 'eth1'],
+    addresses: new Map([
+      ['eth0', [address('10.9.0.1')]],
+      ['eth1', [address('192.168.0.1')]],
+    ]),
+    defaultRoutes: new Set(['eth0']),
+  }
+  const { config } = readConfig({
+    flags: new Map([
+      ['node-name', ['node-a']],
+      ['source', ['dir:/nowhere']],
+      ['healthz-bind-address', [`127.0.0.1:${HEALTH}`]],
+      ['metrics-bind-address', [`127.0.0.1:${METRICS}`]],
+    ]),
+    unknownFlags: [],
+    environment: {},
+    file: undefined,
+    machine: { hostname: 'x', cgroup: '/cg' },
+  })
+  agent = new Agent({
+    config,
+    source,
+    dataplane,
+    readFacts: () => facts,
+    ifNameToIndex: name => facts.names.indexOf(name) + 1,
+    clock,
+    logger,
+    random: () => 0.5,
+    version: '1',
+    lockIsHeld: () => lockIsHeld,
+  })
+})
+afterEach(() => agent.stop())
+
+// One connection each: a pooled one would belong to the agent of an earlier test.
+const get = (path: string, port = HEALTH) => fetch(`${BASE}:${port}${path}`, { headers: { connection: 'close' } })
+const status = async (path: string, port = HEALTH) => (await get(path, port)).status
+
+test('from source to dataplane: nothing before the lists are in, all of it then, edits alone after', async () => {
+  await agent.start()
+  source.deliver([upsert(service), synced('Service')])
+  await clock.advanceAsync(500)
+  expect(dataplane.steps).toEqual(['start'])
+  expect(await status('/readyz')).toBe(503)
+
+  source.deliver([upsert(slice), synced('EndpointSlice')])
+  await clock.advanceAsync(500)
+  expect(dataplane.steps).toEqual(['start', 'apply all'])
+
+  source.deliver([upsert(node), synced('Node')])
+  await clock.advanceAsync(500)
+  expect(dataplane.steps.at(-1)).toBe('apply all prune')
+  const port = dataplane.desired?.services.get('default/web:http/TCP/IPv4')
+  expect(port?.backends).toMatchObject([{ address: '10.1.0.1', port: 8080, local: true }])
+  expect(await status('/readyz')).toBe(200)
+
+  source.deliver([upsert({ ...slice, endpoints: [] })])
+  await clock.advanceAsync(0)
+  expect(dataplane.steps.at(-1)).toBe('apply default/web:http/TCP/IPv4 prune')
+})
+
+test('devices follow the InternalIPs of the Node', async () => {
+  await agent.start()
+  await clock.advanceAsync(0)
+  expect(dataplane.devices.map(({ name, ifindex }) => [name, ifindex])).toEqual([['eth0', 2]])
+  source.deliver([upsert(node)])
+  await clock.advanceAsync(0)
+  expect(dataplane.devices.map(({ name }) => name)).toEqual(['eth0', 'eth1'])
+})
+
+test('a Node that is gone makes healthz 503, livez not', async () => {
+  await agent.start()
+  source.deliver([synced('Service'), synced('EndpointSlice'), synced('Node')])
+  expect(await status('/healthz')).toBe(200)
+  source.deliver([upsert(node)])
+  expect(await status('/healthz')).toBe(200)
+  source.deliver([{ type: 'delete', kind: 'Node', key: 'node-a' }])
+  expect([await status('/healthz'), await status('/livez')]).toEqual([503, 200])
+})
+
+test('problems of sources and of plan are logged once and counted while they stand', async () => {
+  await agent.start()
+  const problem: SourceEvent = { type: 'problem', where: 'web.yaml:3', field: 'spec', message: 'is text' }
+  source.deliver([problem])
+  source.deliver([problem, synced('Service'), synced('EndpointSlice'), synced('Node')])
+  const logged = lines.filter(({ message }) => message === 'input problem').map(({ fields }) => fields.where)
+  expect(logged).toEqual(['web.yaml:3', 'node node-a'])
+  const count = async () => /waggle_problems (\d)/.exec(await (await get('/metrics', METRICS)).text())?.[1]
+  expect(await count()).toBe('2')
+  source.deliver([{ type: 'resolved', where: 'web.yaml:3' }, upsert(node)])
+  expect(await count()).toBe('0')
+})
+
+test('the metrics server names the dataplane and answers a ping', async () => {
+  await agent.start()
+  expect(await (await get('/proxyMode', METRICS)).text()).toBe('memory')
+  expect(await status('/healthz', METRICS)).toBe(200)
+})
+
+test('housekeeping once a second; a lost lock ends the agent', async () => {
+  await agent.start()
+  await clock.advanceAsync(5000)
+  expect(dataplane.housekept).toBe(5)
+  lockIsHeld = false
+  await clock.advanceAsync(1000)
+  await expect(agent.failed).resolves.toMatchObject({ code: 'LOCK_LOST' })
+})
+
+test('what the machine lacks is named, and nothing is started', async () => {
+  dataplane.missing = [{ what: 'no BTF', remedy: 'another kernel' }]
+  await expect(agent.start()).rejects.toThrow('PROBE: start the dataplane memory: no BTF (another kernel)')
+  expect(dataplane.steps).toEqual([])
+})
+
+test('stop lets go without removing anything', async () => {
+  await agent.start()
+  source.deliver([synced('Service'), synced('EndpointSlice'), synced('Node')])
+  await clock.advanceAsync(0)
+  await agent.stop()
+  expect(dataplane.steps).toEqual(['start', 'apply all prune', 'stop'])
+  expect(clock.pending).toBe(0)
+  await expect(status('/healthz')).rejects.toThrow()
+})
