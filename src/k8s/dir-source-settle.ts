@@ -9,7 +9,7 @@ export const QUIET_MS = 100
  * The same for content that may be the beginning of something longer. Still leaves time
  * to apply the edit within a second of the last write.
  */
-export const CUT_OFF_MS = 600
+export const CUT_OFF_MS = 500
 
 /**
  * The wait that `text` deserves. Suspicious are YAML without a newline at its end (cut

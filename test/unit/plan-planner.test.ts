@@ -163,6 +163,12 @@ describe('whatever may change is noticed', () => {
     expect(listed(planner.state)).toEqual(listed(scratch.planner.state))
   })
 
+  test('a backend in no list that turns out to be elsewhere', () => {
+    const { put } = bench()
+    put(service(), slice('a', ['198.51.100.11 serving here', '198.51.100.12 ready']))
+    expect([...put(slice('a', ['198.51.100.11 serving', '198.51.100.12 ready'])).changed]).toEqual([WEB])
+  })
+
   test('a backend that leaves the local list only', () => {
     const { put, planner } = bench()
     const drains = '198.51.100.11 serving terminating here'
