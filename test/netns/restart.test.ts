@@ -49,13 +49,16 @@ describe.skipIf(CANNOT_RUN)(titled('an agent that dies'), () => {
     for (const [name, load] of Object.entries(loads)) {
       const { ok, errors } = await load.stop()
       expect({ name, errors }).toEqual({ name, errors: {} })
-      expect(ok, name).toBeGreaterThan(500)
+      expect(ok, name).toBeGreaterThan(100)
     }
   }
 
-  /** Fields of the line that tells what the newest start wrote. */
-  function firstApply(): Record<string, unknown> | undefined {
-    return lab.applied('node-a').findLast(line => line.first === true)
+  /** What the newest start of node-a wrote to the kernel, in all its applies so far. */
+  function writesSinceStart(): number {
+    const log = lab.log('node-a')
+    const lines = log.slice(log.findLastIndex(line => line.msg === 'starting'))
+    expect(lines.some(line => line.msg === 'applied' && line.first === true)).toBe(true)
+    return lines.reduce((sum, line) => sum + (line.msg === 'applied' ? Number(line.writes) : 0), 0)
   }
 
   test('kill -9 and start: no connect fails, no byte is lost, nothing is written', { timeout: 120_000 }, async () => {
@@ -69,7 +72,7 @@ describe.skipIf(CANNOT_RUN)(titled('an agent that dies'), () => {
     await killAgent(lab.lab, 'node-a')
     await sleep(1500)
     await startAgent(lab.lab, 'node-a')
-    expect(firstApply()).toMatchObject({ writes: 0 })
+    expect(writesSinceStart()).toBe(0)
     await sleep(1000)
     await expectNobodyNoticed(loads)
     for (const download of downloads) expect(await download).toMatchObject({ ok: 4, errors: {} })
@@ -87,7 +90,7 @@ describe.skipIf(CANNOT_RUN)(titled('an agent that dies'), () => {
       await started
     }
     await expectNobodyNoticed(loads)
-    expect(firstApply()).toMatchObject({ writes: 0 })
+    expect(writesSinceStart()).toBe(0)
   })
 
   test('a polite restart is no different', { timeout: 60_000 }, async () => {
@@ -98,7 +101,7 @@ describe.skipIf(CANNOT_RUN)(titled('an agent that dies'), () => {
     await startAgent(lab.lab, 'node-a')
     await sleep(1000)
     await expectNobodyNoticed(loads)
-    expect(firstApply()).toMatchObject({ writes: 0 })
+    expect(writesSinceStart()).toBe(0)
   })
 
   test('what changed while it was away is applied by its start', { timeout: 60_000 }, async () => {
@@ -108,7 +111,7 @@ describe.skipIf(CANNOT_RUN)(titled('an agent that dies'), () => {
     await stopAgent(lab.lab, 'node-b')
     await lab.replaceManifests(objects(['pod-a2', 'pod-b1']))
     await startAgent(lab.lab, 'node-a')
-    expect(firstApply()?.writes).toBeGreaterThan(0)
+    expect(writesSinceStart()).toBeGreaterThan(0)
     const { backends, errors } = await lab.load('pod-a1', '10.96.0.10:80', { count: 300 })
     expect({ errors, backends: Object.keys(backends) }).toEqual({ errors: {}, backends: ['pod-a2', 'pod-b1'] })
     await startAgent(lab.lab, 'node-b')
