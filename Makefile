@@ -59,14 +59,21 @@ include native/build.mk
 GEN_LAYOUTS := node_modules/.bin/tsx tools/gen-layouts/main.ts
 GEN_INPUTS  := $(B)/waggle_native.node $(B)/bpf/layout.bpf.o node_modules/.package-lock.json
 
-gen: $(GEN_INPUTS) ## write the generated files (codecs of the BPF layouts, layouts.lock)
+GEN_DOCS    := node_modules/.bin/tsx tools/gen-docs/main.ts
+
+gen: $(GEN_INPUTS) ## write the generated files (codecs of the BPF layouts, layouts.lock, reference pages)
 	$(GEN_LAYOUTS)
+	$(GEN_DOCS)
 
 .PHONY: gen-check
-gen-check: $(B)/layouts.checked
+gen-check: $(B)/layouts.checked $(B)/docs.checked
 # A pinned layout that changed without a new version stops the build here.
 $(B)/layouts.checked: $(GEN_INPUTS) bpf/layouts.lock src/ebpf/generated/layouts.ts $(wildcard tools/gen-layouts/*.ts)
 	$(GEN_LAYOUTS) --check
+	@touch $@
+
+$(B)/docs.checked: $(TS_SOURCES) bpf/layout/outcome.h $(wildcard tools/gen-docs/*.ts docs/reference/*.md)
+	$(GEN_DOCS) --check
 	@touch $@
 
 # --- TypeScript --------------------------------------------------------------
@@ -88,11 +95,12 @@ $(B)/echo.mjs: $(wildcard tools/labkit/echo/*.ts) node_modules/.package-lock.jso
 C_SOURCES = $(wildcard bpf/*.[ch] bpf/*/*.h native/*.cc native/*.h native/*.c)
 BIOME    := node_modules/.bin/biome
 
-lint: build ## types, lint, format, import directions, layouts and generated files
+lint: build ## types, lint, format, import directions, links, layouts and generated files
 	node_modules/.bin/tsc
 	$(BIOME) ci --error-on-warnings .
 	clang-format --dry-run --Werror $(C_SOURCES)
 	$(NODE) tools/check-imports.mjs
+	$(NODE) tools/check-links.mjs
 
 check: lint gen-check ## everything that can be checked without running
 
