@@ -1,72 +1,18 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { silentLogger } from '../../src/base/log.js'
 import { adopt, dumpMaps } from '../../src/dataplane/ebpf/adopt.js'
 import { endpointKey } from '../../src/dataplane/ebpf/applied.js'
-import { Applier } from '../../src/dataplane/ebpf/applier.js'
 import { backendFlags } from '../../src/dataplane/ebpf/encode.js'
-import { Grace } from '../../src/dataplane/ebpf/grace.js'
-import { KernelMaps, type Limits, type MapHandles, sizesOf } from '../../src/dataplane/ebpf/kernel-maps.js'
-import { KernelWriter } from '../../src/dataplane/ebpf/kernel-writer.js'
-import { maps as layouts } from '../../src/ebpf/generated/layouts.js'
-import { loadNative } from '../../src/ebpf/load-native.js'
-import { MapType } from '../../src/ebpf/uapi.js'
+import type { KernelMaps } from '../../src/dataplane/ebpf/kernel-maps.js'
 import type { Address } from '../../src/model/address.js'
 import type { DesiredState, Frontend, ServicePort } from '../../src/model/desired.js'
 import { FakeClock } from '../unit/sync-fake-clock.js'
+import { createMaps, startProcess } from './maps-rig.js'
 
 /**
  * The control plane dies, or the kernel refuses, between any two writes: what stands then
  * serves, and the next run ends at exactly what is desired. On real maps.
  */
-const LIMITS: Limits = { services: 64, frontends: 256, backends: 512, slots: 1024, flows: 8 }
-
-class Refusal extends Error {}
-
-function createMaps(): KernelMaps {
-  const native = loadNative()
-  const sizes: Partial<Record<string, number>> = sizesOf(LIMITS)
-  const handles = Object.entries(layouts).map(([name, layout]) => {
-    // Socket storage wants BTF of its value; the control plane never touches it.
-    const storage = layout.type === MapType.SK_STORAGE
-    const map = native.createMap({
-      type: storage ? MapType.HASH : layout.type,
-      name: layout.name,
-      keySize: layout.key.size,
-      valueSize: layout.value.size,
-      maxEntries: sizes[name] ?? 16,
-      flags: storage ? 0 : layout.flags,
-    })
-    return [name, map] as const
-  })
-  return new KernelMaps(Object.fromEntries(handles) as MapHandles)
-}
-
-/** A writer whose write number `n` throws for every `n` that `refuses`. */
-function writerThat(maps: KernelMaps, refuses: (n: number) => boolean): KernelWriter {
-  let n = 0
-  return new Proxy(new KernelWriter(maps), {
-    get(target, name) {
-      const member = Reflect.get(target, name, target)
-      if (typeof member !== 'function') return member
-      return (...args: unknown[]) => {
-        if (refuses(n++)) throw new Refusal()
-        return Reflect.apply(member, target, args)
-      }
-    },
-  })
-}
-
-/** One process: adopts what the maps hold. */
-function process(maps: KernelMaps, clock: FakeClock, refuses: (n: number) => boolean = () => false) {
-  const errors: unknown[] = []
-  const grace = new Grace(clock, error => errors.push(error))
-  const hooks = { now: () => clock.monotonic(), backendIsUnused: () => true, backendRetired() {} }
-  const applier = new Applier(LIMITS, writerThat(maps, refuses), grace, silentLogger, hooks)
-  applier.adopt(dumpMaps(maps))
-  return { applier, grace }
-}
-
 // --- desired states ------------------------------------------------------------
 
 const frontendPool: Frontend[] = [
@@ -192,7 +138,7 @@ function expectServing(maps: KernelMaps, before: readonly ServicePort[], after: 
   }
 }
 
-const RUNS = Number(globalThis.process.env.N ?? 60)
+const RUNS = Number(process.env.N ?? 60)
 
 describe('apply, interrupted', () => {
   test('a process that dies after any write leaves a state that serves, and the next one finishes', () => {
@@ -206,13 +152,13 @@ describe('apply, interrupted', () => {
           const maps = createMaps()
           try {
             const clock = new FakeClock()
-            const first = process(maps, clock)
+            const first = startProcess(maps, clock)
             expect(first.applier.apply(desired(1, from), undefined, true).failed).toEqual([])
             clock.advance(5000)
             first.grace.stop()
 
             let dead = false
-            const second = process(maps, clock, write => {
+            const second = startProcess(maps, clock, write => {
               dead ||= write >= n
               return dead
             })
@@ -221,7 +167,7 @@ describe('apply, interrupted', () => {
             second.grace.stop()
             expectServing(maps, from, to)
 
-            const third = process(maps, clock)
+            const third = startProcess(maps, clock)
             expect(third.applier.apply(desired(3, to), undefined, true).failed).toEqual([])
             expectServing(maps, from, to)
             clock.advance(5000)
@@ -242,7 +188,7 @@ describe('apply, interrupted', () => {
         const maps = createMaps()
         try {
           const clock = new FakeClock()
-          const { applier } = process(maps, clock, n => Math.imul(n + seed, 0x9e3779b1) >>> 0 < 0xffffffff / 10)
+          const { applier } = startProcess(maps, clock, n => Math.imul(n + seed, 0x9e3779b1) >>> 0 < 0xffffffff / 10)
           for (const [revision, ports] of [from, to].entries()) {
             for (let round = 0; ; round++) {
               const { failed } = applier.apply(desired(revision + 1, ports), undefined, true)
@@ -252,7 +198,7 @@ describe('apply, interrupted', () => {
             }
           }
           clock.advance(5000)
-          const next = process(maps, clock)
+          const next = startProcess(maps, clock)
           next.applier.apply(desired(9, to), undefined, true)
           clock.advance(5000)
           expect(contentOf(maps)).toEqual(contentWanted(to))
@@ -270,13 +216,13 @@ describe('apply, interrupted', () => {
         const maps = createMaps()
         try {
           const clock = new FakeClock()
-          const first = process(maps, clock)
+          const first = startProcess(maps, clock)
           first.applier.apply(desired(1, from), undefined, true)
           clock.advance(5000)
           first.grace.stop()
           const before = contentOf(maps)
 
-          const second = process(maps, clock)
+          const second = startProcess(maps, clock)
           second.applier.apply(desired(2, to), undefined, false)
           clock.advance(5000)
           const now = contentOf(maps)
