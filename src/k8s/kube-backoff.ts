@@ -1,3 +1,4 @@
+import { backoff } from '../base/backoff.js'
 import type { Clock } from '../base/clock.js'
 
 export interface BackoffLimits {
@@ -13,9 +14,8 @@ export interface BackoffLimits {
 export const defaultBackoff: BackoffLimits = { minMs: 800, maxMs: 30_000, healthyMs: 60_000 }
 
 /**
- * How long to wait before try after try. The n-th wait is drawn from the upper half of
- * min(maxMs, 2 * minMs * 2^n), so it grows, stays within minMs..maxMs and is spread at
- * every stage: no two agents keep step.
+ * How long to wait before try after try: within minMs..maxMs, growing, and spread at
+ * every stage, so that no two agents keep step.
  */
 export class Backoff {
   readonly #limits: BackoffLimits
@@ -41,10 +41,7 @@ export class Backoff {
   next(livedMs: number, retryAfterMs = 0): number {
     const { minMs, maxMs, healthyMs } = this.#limits
     if (livedMs >= healthyMs) this.#failures = 0
-    // 2^40 ms are 35 years: far above any maxMs, far below the end of exact numbers.
-    const ceiling = Math.min(maxMs, 2 * minMs * 2 ** Math.min(this.#failures, 40))
-    this.#failures++
-    const own = ceiling / 2 + (ceiling / 2) * this.#random()
+    const own = backoff(++this.#failures, { firstMs: 2 * minMs, maxMs }, this.#random())
     return Math.max(own, retryAfterMs * (1 + 0.1 * this.#random()))
   }
 

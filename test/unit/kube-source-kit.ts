@@ -16,6 +16,10 @@ export class Watched {
   readonly synced = new Set<WatchedKind>()
   readonly source: KubeSource
   lists = 0
+  /** Watches that were accepted. */
+  opened = 0
+  /** Watch events and bookmarks. */
+  heard = 0
   /** Called with each batch; may throw. */
   onBatch: (events: readonly SourceEvent[]) => void = () => {}
 
@@ -30,8 +34,10 @@ export class Watched {
       timing: { ...quick, ...options.timing },
       observer: {
         onList: () => this.lists++,
-        onWatch: () => {},
-        onEvents: () => {},
+        onWatch: () => this.opened++,
+        onEvents: (_, events) => {
+          this.heard += events
+        },
         onError: (kind, error, retryMs) => this.errors.push({ kind, error, retryMs }),
       },
     })
