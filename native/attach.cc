@@ -54,6 +54,12 @@ bool IsCgroupType(uint32_t type) {
   }
 }
 
+// For these the kernel would read the descriptor of a cgroup as a device.
+bool IsDeviceAttachment(uint32_t attach_type) {
+  return attach_type == kAttachTcxIngress || attach_type == kAttachTcxEgress || attach_type == kAttachNetkitPrimary ||
+         attach_type == kAttachNetkitPeer;
+}
+
 UniqueFd OpenDirectory(const Args& args, const std::string& path) {
   UniqueFd fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd.valid()) throw SystemError(args.env(), errno, "open", path);
@@ -148,8 +154,7 @@ Napi::Value QueryCgroup(const Napi::CallbackInfo& info) {
   Args args(info, "queryCgroup");
   std::string path = args.GetString(0, "cgroup");
   uint32_t attach_type = args.GetUint32(1, "attachType");
-  // The kernel would read the descriptor of a cgroup as a device for these.
-  if (attach_type == kAttachTcxIngress || attach_type == kAttachTcxEgress)
+  if (IsDeviceAttachment(attach_type))
     throw OutOfRange(info.Env(), "queryCgroup", "attachType must be one of a cgroup");
   UniqueFd cgroup = OpenDirectory(args, path);
   return Query(args, cgroup.get(), attach_type, path);

@@ -16,6 +16,8 @@ namespace waggle {
 // Since Linux 6.6; the headers of Debian 12 are of 6.1.
 constexpr uint32_t kAttachTcxIngress = 46;
 constexpr uint32_t kAttachTcxEgress = 47;
+constexpr uint32_t kAttachNetkitPrimary = 54;
+constexpr uint32_t kAttachNetkitPeer = 55;
 constexpr uint32_t kLinkTypeTcx = 11;
 constexpr uint32_t kFlagBefore = 1u << 3;
 constexpr uint32_t kFlagAfter = 1u << 4;

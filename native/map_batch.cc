@@ -33,7 +33,8 @@ class EntryBuffer {
 
   void Reserve(size_t entries) {
     if (entries <= capacity_) return;
-    size_t wanted = std::max(entries, capacity_ * 2);
+    // Doubled, but never to much more than there can be.
+    size_t wanted = std::max(entries, std::min(capacity_ * 2, size_t{map_.max_entries} + kChunk));
     keys_.Reserve(wanted * map_.key_size);
     values_.Reserve(wanted * map_.user_value_size);
     capacity_ = wanted;

@@ -231,7 +231,9 @@ Napi::Value BpfObject::Program(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value BpfObject::Close(const Napi::CallbackInfo& info) {
-  state_ = ObjectState{{}, nullptr, state_.name, {}, state_.tried, false};
+  state_.object.reset();
+  state_.maps.clear();
+  state_.elf = {};
   return info.Env().Undefined();
 }
 

@@ -146,13 +146,12 @@ Napi::Value OpenRingBuffer(const Napi::CallbackInfo& info) {
   ring->context = std::make_unique<Napi::AsyncContext>(env, "waggle:RingBuffer");
   ring->on_records = Napi::Persistent(on_records);
   Napi::Object handle = RingBuffer::New(env, RingBufferState{ring, name});
-  ring->handle = Napi::Persistent(handle);
-
-  // From here on libuv holds the ring, and only CloseRing ends it.
   uv_loop_t* loop = nullptr;
   if (napi_get_uv_event_loop(env, &loop) != napi_ok) throw SystemError(env, EINVAL, "napi_get_uv_event_loop", name);
   if (int error = uv_poll_init(loop, &ring->poll, ring_buffer__epoll_fd(ring->ring)))
     throw SystemError(env, -error, "uv_poll_init", name);
+  // From here on libuv holds the ring, and only CloseRing ends it.
+  ring->handle = Napi::Persistent(handle);
   ring->poll.data = ring.get();
   ring->self = ring;
   napi_add_async_cleanup_hook(env, OnEnvironmentEnd, ring.get(), &ring->hook);

@@ -5,7 +5,11 @@
  */
 
 export interface NativeError extends Error {
-  /** Name of the errno (`ENOENT`), or `ERRNO_<n>` where libuv has no name. */
+  /**
+   * Name of the errno (`ENOENT`; `ENOTSUPP`, `LIBBPF_ERRNO__*` included), or `ERRNO_<n>`
+   * where there is no name. With errno 0: `ERR_INVALID_ARG_TYPE` (a TypeError),
+   * `ERR_OUT_OF_RANGE` (a RangeError), `ERR_CLOSED` (the handle was closed).
+   */
   readonly code: string
   /** Positive errno; 0 when the argument itself was at fault. */
   readonly errno: number
@@ -13,8 +17,10 @@ export interface NativeError extends Error {
   readonly syscall: string
   /** Map, program, path or device that it was about. */
   readonly object: string
-  /** libbpf's messages during the call, the verifier's log included; empty when none. */
+  /** libbpf's messages during the call, the verifier's log included; empty when none. At most 256 KiB, the end. */
   readonly log: string
+  /** updateBatch: elements written before the failing one. */
+  readonly done?: number
 }
 
 export interface MapInfo {
@@ -42,9 +48,15 @@ export interface BpfMap {
   updateBatch(keys: Uint8Array, values: Uint8Array): void
   /** Deletes the concatenated keys; returns how many existed. */
   deleteBatch(keys: Uint8Array): number
-  /** All entries, concatenated; a walk beside writers may miss or repeat what changes meanwhile. */
+  /**
+   * All entries, concatenated; a walk beside writers may miss or repeat what changes
+   * meanwhile. ENOMEM when keys or values exceed 1 GiB.
+   */
   entries(): { keys: Uint8Array; values: Uint8Array; count: number }
-  /** Maps a BPF_F_MMAPABLE array (elements at multiples of valueSize rounded up to 8) into memory. */
+  /**
+   * Maps a BPF_F_MMAPABLE array (elements at multiples of valueSize rounded up to 8) into memory.
+   * The memory outlives close(). EINVAL for other maps, EACCES or EPERM for read-only ones.
+   */
   mmap(): ArrayBuffer
   pin(path: string): void
   close(): void
@@ -60,7 +72,10 @@ export interface ProgramInfo {
 
 export interface BpfProgram {
   readonly info: ProgramInfo
-  /** BPF_PROG_TEST_RUN. `ctxIn` is a struct __sk_buff or xdp_md where the type takes one. */
+  /**
+   * BPF_PROG_TEST_RUN. `ctxIn` is a struct __sk_buff or xdp_md where the type takes one;
+   * `ctx` is empty without it. `retval` is unsigned: TC_ACT_UNSPEC reads 4294967295.
+   */
   testRun(options: { data?: Uint8Array; ctxIn?: Uint8Array; repeat?: number }): {
     retval: number
     data: Uint8Array
@@ -95,16 +110,20 @@ export interface BpfLink {
 
 /** An opened ELF object, before and after load. */
 export interface BpfObject {
-  /** Names in the ELF. */
+  /** Names in the ELF; of data sections too, with their dot (`.rodata.config`, `<object>.bss`). */
   mapNames(): string[]
   programNames(): string[]
   setMaxEntries(map: string, entries: number): void
-  /** Uses an existing map (e.g. a pinned one) instead of creating it. Throws EINVAL when shapes differ. */
+  /**
+   * Uses an existing map (e.g. a pinned one) instead of creating it. Throws EINVAL when
+   * type, key_size, value_size, max_entries or map_flags differ; `log` says which.
+   */
   reuseMap(map: string, existing: BpfMap): void
   /** Writes a constant into .rodata* before load, found by its variable's name. Bytes must have its exact size. */
   setConstant(variable: string, bytes: Uint8Array): void
   /** Leaves a program out of the load. */
   setAutoload(program: string, load: boolean): void
+  /** Once; whatever comes of it, the calls above throw EBUSY afterwards. Pins nothing by itself. */
   load(): void
   map(name: string): BpfMap
   program(name: string): BpfProgram
@@ -152,7 +171,10 @@ export interface Native {
   openLink(path: string): BpfLink
   /** `attachType` is enum bpf_attach_type; `cgroup` a directory of cgroup v2. */
   attachCgroup(program: BpfProgram, cgroup: string, attachType: number): BpfLink
-  /** tcx (6.6). EINVAL on kernels without it. `position`: before = first in the chain, after = last. */
+  /**
+   * tcx (6.6). EINVAL on kernels without it, EEXIST when the program is in this chain
+   * already. `position`: before = first in the chain, after = last.
+   */
   attachTcx(
     program: BpfProgram,
     ifindex: number,
@@ -161,7 +183,10 @@ export interface Native {
   ): BpfLink
   /** mode: XDP_FLAGS_* 0 any, 2 generic, 4 driver */
   attachXdp(program: BpfProgram, ifindex: number, mode: number): BpfLink
-  /** clsact + cls_bpf in direct action; replaces an own filter of the same priority and handle. */
+  /**
+   * clsact + cls_bpf in direct action; replaces a filter of the same priority and handle
+   * whose program has the same name, throws EEXIST when it has another.
+   */
   attachClsact(
     program: BpfProgram,
     ifindex: number,
@@ -190,13 +215,20 @@ export interface Native {
   /** Calls `onRecords` on the event loop with one Buffer per wake-up: u32 length (LE) + record, repeated. */
   openRingBuffer(map: BpfMap, onRecords: (records: Uint8Array) => void): RingBuffer
   readBtf(path: string): BtfType[]
-  /** Runs `fn` with this thread in the network namespace of `path` and returns its result; fn must be synchronous. */
+  /**
+   * Runs `fn` with this thread in the network namespace of `path` and returns its result;
+   * fn must be synchronous (a promise as its result is a TypeError). The thread is back in
+   * its own namespace however fn ends.
+   */
   inNetns<T>(path: string, fn: () => T): T
   /** Inode number of the caller's network namespace or of the one at `path`. */
   netnsInode(path?: string): bigint
   /** 0 when there is no such device in the caller's network namespace. */
   ifNameToIndex(name: string): number
-  /** Makes a bpffs at `path` when none is mounted there; needs CAP_SYS_ADMIN. */
+  /**
+   * Makes a bpffs at `path` (mode 0700; the folder too, not its parents) unless one is
+   * mounted there or the folder is part of one; needs CAP_SYS_ADMIN.
+   */
   mountBpffs(path: string): void
   /** Creates a map without an object: tests and spare tools. */
   createMap(options: {

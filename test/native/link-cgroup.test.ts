@@ -2,7 +2,9 @@ import { statSync } from 'node:fs'
 import { createServer, type Server } from 'node:net'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { AttachType, addon, bpfDescriptors, describeKernel, LinkType, Rig, run, thrown } from './rig.js'
+import { bpfDescriptors } from './descriptors.js'
+import { AttachType, LinkType } from './kernel-enums.js'
+import { addon, describeKernel, Rig, run, thrown } from './rig.js'
 
 describeKernel('cgroup links', () => {
   const rig = new Rig()

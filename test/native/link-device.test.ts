@@ -2,7 +2,8 @@ import { execFileSync } from 'node:child_process'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import type { BpfLink, BpfProgram } from '../../src/ebpf/native.js'
-import { addon, describeKernel, ifindex, LinkType, Rig, thrown } from './rig.js'
+import { LinkType } from './kernel-enums.js'
+import { addon, describeKernel, ifindex, Rig, thrown } from './rig.js'
 
 const XDP_GENERIC = 2
 

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import type { BpfMap } from '../../src/ebpf/native.js'
-import { addon, describeKernel, MapType, thrown, u32, u64 } from './rig.js'
+import { MapType } from './kernel-enums.js'
+import { addon, describeKernel, thrown, u32, u64 } from './rig.js'
 
 const NO_PREALLOC = 1
 

@@ -1,6 +1,7 @@
 import { MessageChannel } from 'node:worker_threads'
 import { expect, test } from 'vitest'
-import { addon, describeKernel, MapType, Rig, thrown, u32 } from './rig.js'
+import { MapType } from './kernel-enums.js'
+import { addon, describeKernel, Rig, thrown, u32 } from './rig.js'
 
 const MMAPABLE = 1024
 

@@ -1,7 +1,9 @@
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import type { BpfMap } from '../../src/ebpf/native.js'
-import { addon, bpfDescriptors, describeKernel, MapType, Rig, thrown, u32, u64 } from './rig.js'
+import { bpfDescriptors } from './descriptors.js'
+import { MapType } from './kernel-enums.js'
+import { addon, describeKernel, Rig, thrown, u32, u64 } from './rig.js'
 
 function create(type: number, keySize: number, valueSize: number, maxEntries: number, flags = 0): BpfMap {
   return addon().createMap({ type, name: 'waggle_test', keySize, valueSize, maxEntries, flags })

@@ -1,7 +1,9 @@
 import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { addon, bpfDescriptors, bytesOf, describeKernel, ProgramType, Rig, thrown, u32 } from './rig.js'
+import { bpfDescriptors } from './descriptors.js'
+import { ProgramType } from './kernel-enums.js'
+import { addon, bytesOf, describeKernel, Rig, thrown, u32 } from './rig.js'
 
 describeKernel('objects', () => {
   const rig = new Rig()

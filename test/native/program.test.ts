@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { addon, describeKernel, ProgramType, Rig, thrown, u32, u64 } from './rig.js'
+import { ProgramType } from './kernel-enums.js'
+import { addon, describeKernel, Rig, thrown, u32, u64 } from './rig.js'
 
 const SK_BUFF = 192
 const MARK = 8

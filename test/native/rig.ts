@@ -9,6 +9,9 @@ import type { BpfObject, BpfProgram, Native, NativeError } from '../../src/ebpf/
 
 const CGROUP2_MAGIC = 0x63677270
 
+/** For programs that are bundled elsewhere. */
+export const ADDON = join(import.meta.dirname, '../../build/waggle_native.node')
+
 let native: Native | undefined
 
 /** The addon, loaded on first use: a skipped suite does without. */
@@ -187,24 +190,12 @@ export function u64(...values: bigint[]): Uint8Array {
   return new Uint8Array(new BigUint64Array(values).buffer)
 }
 
-/** Descriptors of this process that the kernel calls BPF. */
-export function bpfDescriptors(): number {
-  const listed = execFileSync('ls', ['-l', `/proc/${process.pid}/fd`], { encoding: 'utf8' })
-  return listed.split('\n').filter(line => line.includes('anon_inode:bpf')).length
-}
-
-/** Ids of devices in a namespace, by name. */
+/** Index of a device in a namespace. */
 export function ifindex(netns: string, name: string): number {
   return addon().inNetns(netns, () => addon().ifNameToIndex(name))
 }
 
-/** The object file's text, for tests that damage it. */
+/** A file's bytes, for tests that damage them. */
 export function bytesOf(path: string): Uint8Array {
   return new Uint8Array(readFileSync(path))
 }
-
-/** enum bpf_map_type, _prog_type, _attach_type, _link_type, as far as used here. */
-export const MapType = { hash: 1, array: 2, percpuHash: 5, percpuArray: 6, lruHash: 9, lpmTrie: 11, queue: 22 } as const
-export const ProgramType = { schedCls: 3, xdp: 6, cgroupSockAddr: 18 } as const
-export const AttachType = { connect4: 10, connect6: 11 } as const
-export const LinkType = { cgroup: 3, xdp: 6, tcx: 11 } as const

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
 import type { BpfMap, BpfProgram } from '../../src/ebpf/native.js'
-import { addon, bpfDescriptors, describeKernel, Rig, thrown } from './rig.js'
+import { bpfDescriptors } from './descriptors.js'
+import { addon, describeKernel, Rig, thrown } from './rig.js'
 
 /** The records of one delivery: u32 length and bytes, repeated. */
 function split(bytes: Uint8Array): Uint8Array[] {
