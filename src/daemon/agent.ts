@@ -6,7 +6,7 @@ import type { Inspection } from '../dataplane/inspection.js'
 import { type HealthAnswer, type HealthInput, healthz, livez, readyz } from '../health/health.js'
 import type { NetworkFacts } from '../host/facts.js'
 import { type Device, HostWatch } from '../host/watch.js'
-import { Metrics } from '../metrics/metrics.js'
+import { Metrics, type WatchRow } from '../metrics/metrics.js'
 import type { ProblemEvent, Source, SourceEvent, WatchedKind } from '../model/objects.js'
 import { Planner } from '../plan/planner.js'
 import { Problems } from '../state/problems.js'
@@ -22,8 +22,11 @@ export interface AgentDataplane extends Dataplane {
   setDevices(devices: readonly Device[]): void
   /** About once a second. */
   housekeep(): Promise<void>
-  inspect(): Inspection
+  counters(): KernelCounters
 }
+
+/** What the packet path counts, and how full its maps are. */
+export type KernelCounters = Pick<Inspection, 'outcomes' | 'maps'>
 
 export interface AgentParts {
   readonly config: Config
@@ -37,11 +40,13 @@ export interface AgentParts {
   readonly version: string
   /** Asked once a second; false ends the agent, see {@link Agent.failed}. */
   readonly lockIsHeld: () => boolean
+  /** How each kind's watch stands, where the source has watches. */
+  readonly watches?: () => readonly WatchRow[]
 }
 
 const HOUSEKEEPING_MS = 1000
 /** Metrics that several gauges read in one scrape come from one reading of the maps. */
-const INSPECTION_AGE_MS = 1000
+const COUNTERS_AGE_MS = 1000
 
 /** The agent of one node: source, store, plan, sync loop, dataplane, and the servers that tell about them. */
 export class Agent {
@@ -58,7 +63,7 @@ export class Agent {
   readonly #ended: Promise<DaemonError>
   #fail: (error: DaemonError) => void = () => {}
   #nodeSeen = false
-  #inspected: { readonly at: number; readonly inspection: Inspection } | undefined
+  #read: { readonly at: number; readonly counters: KernelCounters } | undefined
 
   constructor(parts: AgentParts) {
     this.#parts = parts
@@ -87,8 +92,9 @@ export class Agent {
       synced: () => this.#loop.status.synced,
       failedServices: () => this.#loop.status.failed.size,
       problems: () => this.#store.problems.length + this.#planProblems.list().length,
-      kernel: () => this.#inspect(),
+      kernel: () => this.#readCounters(),
       version: parts.version,
+      watches: parts.watches ?? (() => []),
     })
     this.#host = new HostWatch({
       readFacts: parts.readFacts,
@@ -128,7 +134,7 @@ export class Agent {
    * @throws DaemonError PROBE when this machine lacks something
    */
   async start(): Promise<void> {
-    const { dataplane, source, logger } = this.#parts
+    const { config, dataplane, source, logger } = this.#parts
     const missing = await dataplane.probe()
     if (missing.length > 0) {
       throw new DaemonError('PROBE', {
@@ -136,7 +142,7 @@ export class Agent {
       })
     }
     await dataplane.start()
-    this.#host.start()
+    if (!config.devices.includes('auto')) this.#host.start()
     this.#housekeeping.start()
     for (const server of this.#servers) await server.start()
     await source.start(events => this.#take(events))
@@ -165,6 +171,9 @@ export class Agent {
       this.#nodeSeen = true
       this.#host.setInternalIPs(node.internalIPs)
     }
+    // Not before the InternalIPs are known: a device that only they select would lose the
+    // programs that an earlier run left there, for as long as the list takes.
+    if (!this.#store.awaited.includes('Node')) this.#host.start()
     this.#loop.submit(plan.state, plan.changed, readinessOf(this.#store.awaited))
   }
 
@@ -196,12 +205,12 @@ export class Agent {
     await this.#serial.run(() => this.#parts.dataplane.housekeep())
   }
 
-  #inspect(): Inspection {
+  #readCounters(): KernelCounters {
     const now = this.#parts.clock.monotonic()
-    if (this.#inspected === undefined || now - this.#inspected.at > INSPECTION_AGE_MS) {
-      this.#inspected = { at: now, inspection: this.#parts.dataplane.inspect() }
+    if (this.#read === undefined || now - this.#read.at > COUNTERS_AGE_MS) {
+      this.#read = { at: now, counters: this.#parts.dataplane.counters() }
     }
-    return this.#inspected.inspection
+    return this.#read.counters
   }
 
   #healthRoutes(): Map<string, HttpRoute> {
@@ -226,12 +235,17 @@ export class Agent {
     const awaited = this.#store.awaited.map(kind => `the list of every ${kind}`)
     return {
       sync: this.#loop.status,
-      // A manifest folder need not have a Node; one that was there and is gone is another matter.
-      nodeEligible: !this.#nodeSeen || this.#store.node(config.nodeName) !== undefined,
+      nodeEligible: this.#isNodeEligible(),
       now: clock.wall(),
       staleAfterMs: 2 * config.syncPeriod,
       waitingFor: awaited.length > 0 ? awaited : ['the first full apply'],
     }
+  }
+
+  /** A manifest folder need not have a Node; one that was there and is gone is another matter. */
+  #isNodeEligible(): boolean {
+    const node = this.#store.node(this.#parts.config.nodeName)
+    return node === undefined ? !this.#nodeSeen : node.leaving !== true
   }
 
   #metricsRoutes(): Map<string, HttpRoute> {

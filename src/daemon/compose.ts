@@ -8,7 +8,6 @@ import { readNetworkFacts } from '../host/facts.js'
 import { DirSource } from '../k8s/dir-source.js'
 import { loadKubeAccess } from '../k8s/kube-access.js'
 import { KubeSource } from '../k8s/kube-source.js'
-import type { Source } from '../model/objects.js'
 import { Agent } from './agent.js'
 import { DaemonError } from './errors.js'
 import { Lock, lockKey } from './lock.js'
@@ -44,9 +43,10 @@ export async function startAgent(config: Config, native: Native, logger: Logger,
   native.mountBpffs(config.bpffs)
   const lock = await Lock.acquire(config.runDir, lockKey(config.bpffs, config.pinDir), config.pinDir, version)
   try {
+    const source = await makeSource(config, logger)
     const agent = new Agent({
       config,
-      source: await makeSource(config, logger),
+      source,
       dataplane: makeEbpf(config, native, logger),
       readFacts: readNetworkFacts,
       ifNameToIndex: name => native.ifNameToIndex(name),
@@ -55,6 +55,7 @@ export async function startAgent(config: Config, native: Native, logger: Logger,
       random: Math.random,
       version,
       lockIsHeld: () => lock.isHeld(),
+      ...(source instanceof KubeSource && { watches: () => source.status() }),
     })
     await agent.start()
     return {
@@ -70,7 +71,7 @@ export async function startAgent(config: Config, native: Native, logger: Logger,
   }
 }
 
-async function makeSource(config: Config, logger: Logger): Promise<Source> {
+async function makeSource(config: Config, logger: Logger): Promise<DirSource | KubeSource> {
   if (config.source.kind === 'dir') return new DirSource(config.source.path)
   const access = await loadKubeAccess(config.kubeconfig === undefined ? {} : { kubeconfig: config.kubeconfig })
   return new KubeSource({ access, nodeName: config.nodeName, log: logger })

@@ -101,13 +101,6 @@ export class SyncLoop {
     this.#arm()
   }
 
-  /** Compares everything soon, e.g. because devices or addresses changed. */
-  requestFull(): void {
-    this.#full = true
-    this.#queued ??= this.#options.clock.wall()
-    this.#arm()
-  }
-
   /** No further apply begins; resolves when a running one has ended. */
   async stop(): Promise<void> {
     this.#stopped = true

@@ -42,8 +42,9 @@ export class HostWatch {
     this.#options = options
   }
 
-  /** Reports the first state before it returns. */
+  /** Reports the first state before it returns; harmless when it runs already. */
   start(): void {
+    if (this.#cancel !== undefined) return
     this.look()
     this.#schedule()
   }
@@ -53,11 +54,11 @@ export class HostWatch {
     this.#cancel = undefined
   }
 
-  /** The Node's InternalIPs as the source reports them; looks at once when they changed. */
+  /** The Node's InternalIPs as the source reports them; a running watch looks at once when they changed. */
   setInternalIPs(internalIPs: readonly Address[]): void {
     if (internalIPs.join() === this.#internalIPs.join()) return
     this.#internalIPs = internalIPs
-    this.look()
+    if (this.#cancel !== undefined) this.look()
   }
 
   /** Looks now. A failure keeps the last state and is logged once. */

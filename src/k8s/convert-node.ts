@@ -4,8 +4,10 @@ import { identity, usableAddress } from './convert-fields.js'
 import { isRecord, Report, show } from './convert-report.js'
 
 const ZONE = 'topology.kubernetes.io/zone'
+/** The taint by which the cluster autoscaler says that a Node will go. */
+const LEAVING = 'ToBeDeletedByClusterAutoscaler'
 
-/** A Node of API group v1: its InternalIPs in the order of the API, and its zone. */
+/** A Node of API group v1: its InternalIPs in the order of the API, its zone, and whether it is about to go. */
 export function convertNode(raw: unknown): Converted {
   const report = new Report()
   const id = identity('Node', raw, report)
@@ -24,5 +26,12 @@ export function convertNode(raw: unknown): Converted {
   }
   const zone = id.labels[ZONE]
   const place = typeof zone === 'string' && zone !== '' ? { zone } : {}
-  return report.result(id.key, { kind: 'Node', name: id.name, internalIPs, ...place })
+  const leaving = isLeaving(raw) ? ({ leaving: true } as const) : {}
+  return report.result(id.key, { kind: 'Node', name: id.name, internalIPs, ...place, ...leaving })
+}
+
+function isLeaving(node: Readonly<Record<string, unknown>>): boolean {
+  if (isRecord(node.metadata) && node.metadata.deletionTimestamp) return true
+  const taints = isRecord(node.spec) ? node.spec.taints : undefined
+  return Array.isArray(taints) && taints.some(taint => isRecord(taint) && taint.key === LEAVING)
 }

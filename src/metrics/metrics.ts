@@ -1,7 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import type { MapRow, OutcomeRow } from '../dataplane/inspection.js'
 import type { DesiredState } from '../model/desired.js'
-import type { SourceEvent } from '../model/objects.js'
+import type { SourceEvent, WatchedKind } from '../model/objects.js'
 import { type DesiredCounts, desiredCounts } from './desired-counts.js'
 
 /** What is read when somebody asks for the metrics. */
@@ -15,6 +15,18 @@ export interface MetricsInput {
   /** Counters and fill of the kernel's maps; undefined while there is none to read. */
   readonly kernel: () => { readonly outcomes: readonly OutcomeRow[]; readonly maps: readonly MapRow[] } | undefined
   readonly version: string
+  readonly watches: () => readonly WatchRow[]
+}
+
+/** How the watch of one kind of object stands. */
+export interface WatchRow {
+  readonly kind: WatchedKind
+  /** Objects delivered and not deleted since. */
+  readonly objects: number
+  /** When the server was last heard of. */
+  readonly lastEventAt: Date | undefined
+  /** Failures in a row, 0 = it goes well. */
+  readonly failures: number
 }
 
 /** kube-proxy's buckets: 1 ms, doubling, 15 of them. */
@@ -87,6 +99,7 @@ export class Metrics {
     })
     addStateGauges(registers, input)
     addKernelMetrics(registers, input)
+    addWatchGauges(registers, input)
   }
 
   /** Counts the reported changes of a batch. */
@@ -196,4 +209,25 @@ function addKernelMetrics(registers: Registry[], input: MetricsInput): void {
     })
   maps('waggle_map_entries', 'Entries in use.', row => row.entries)
   maps('waggle_map_max_entries', 'Entries that the map can hold.', row => row.maxEntries)
+}
+
+/** How the API server is read: nothing of it for manifests. */
+function addWatchGauges(registers: Registry[], input: MetricsInput): void {
+  const gauge = (name: string, help: string, read: (row: WatchRow) => number | undefined) =>
+    new Gauge({
+      name,
+      help,
+      labelNames: ['kind'],
+      registers,
+      collect() {
+        for (const row of input.watches()) this.set({ kind: row.kind }, read(row) ?? 0)
+      },
+    })
+  gauge('waggle_watch_objects', 'Objects that the API server has of a kind.', row => row.objects)
+  gauge('waggle_watch_failures', 'Lists and watches that failed in a row, 0 while it goes well.', row => row.failures)
+  gauge(
+    'waggle_watch_last_event_timestamp_seconds',
+    'When the API server was last heard of: a list, an event or a bookmark; 0 = never.',
+    row => row.lastEventAt && row.lastEventAt.getTime() / 1000,
+  )
 }

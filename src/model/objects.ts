@@ -74,6 +74,8 @@ export interface NodeObject {
   readonly internalIPs: readonly Address[]
   /** Label topology.kubernetes.io/zone, unless empty. */
   readonly zone?: string
+  /** It is being deleted, or the cluster autoscaler will remove it (KEP-3836). */
+  readonly leaving?: true
 }
 
 export type WatchedObject = ServiceObject | EndpointSliceObject | NodeObject

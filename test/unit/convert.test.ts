@@ -433,6 +433,20 @@ test('Node: internal addresses in order, and the zone', () => {
 })
 
 test.each([
+  ['deletion timestamp', { metadata: { name: 'n', deletionTimestamp: '2026-01-01T00:00:00Z' } }, true],
+  ['taint', { metadata: { name: 'n' }, spec: { taints: [{ key: 'ToBeDeletedByClusterAutoscaler' }] } }, true],
+  [
+    'other taint',
+    { metadata: { name: 'n' }, spec: { taints: [{ key: 'node.kubernetes.io/unreachable' }] } },
+    undefined,
+  ],
+  ['odd taints', { metadata: { name: 'n' }, spec: { taints: [null, 'x'] } }, undefined],
+  ['odd spec', { metadata: { name: 'n' }, spec: 'x' }, undefined],
+])('Node about to go: %s', (_, raw, want) => {
+  expect(run('Node', raw).object).toEqual({ kind: 'Node', name: 'n', internalIPs: [], ...(want && { leaving: true }) })
+})
+
+test.each([
   ['\u007f\u009b31m', '"\\u007f\\u009b31m"'],
   ['\u202e\u2028', '"\\u202e\\u2028"'],
   ['a'.repeat(100), `"${'a'.repeat(56)}...`],

@@ -67,6 +67,7 @@ beforeEach(() => {
     problems: () => 2,
     kernel: () => undefined,
     version: '9.9.9',
+    watches: () => [],
   }
   metrics = new Metrics(input)
 })
@@ -133,4 +134,16 @@ test('the kernel counters are shown as they are, each scrape anew', async () => 
   expect(await sample('waggle_outcomes_total{hook="connect",outcome="translated"}')).toBeUndefined()
   expect(await sample('waggle_map_entries{map="flows_v1"}')).toBe(4)
   expect(await sample('waggle_map_max_entries{map="flows_v1"}')).toBe(100)
+})
+
+test('how each watch of the API server stands', async () => {
+  input.watches = () => [
+    { kind: 'Service', objects: 12, lastEventAt: new Date(3000), failures: 0 },
+    { kind: 'Node', objects: 0, lastEventAt: undefined, failures: 4 },
+  ]
+  metrics = new Metrics(input)
+  expect(await sample('waggle_watch_objects{kind="Service"}')).toBe(12)
+  expect(await sample('waggle_watch_last_event_timestamp_seconds{kind="Service"}')).toBe(3)
+  expect(await sample('waggle_watch_last_event_timestamp_seconds{kind="Node"}')).toBe(0)
+  expect(await sample('waggle_watch_failures{kind="Node"}')).toBe(4)
 })

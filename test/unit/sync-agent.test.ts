@@ -1,14 +1,13 @@
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import type { LogFields, Logger } from '../../src/base/log.js'
 import { readConfig } from '../../src/config/read.js'
-import { Agent, type AgentDataplane } from '../../src/daemon/agent.js'
+import { Agent, type AgentDataplane, type KernelCounters } from '../../src/daemon/agent.js'
 import type { ApplyReport, Missing } from '../../src/dataplane/dataplane.js'
-import type { Inspection } from '../../src/dataplane/inspection.js'
 import type { NetworkFacts } from '../../src/host/facts.js'
 import type { Device } from '../../src/host/watch.js'
 import type { Address } from '../../src/model/address.js'
 import type { DesiredState } from '../../src/model/desired.js'
-import type { EndpointSliceObject, ServiceObject, Source, SourceEvent } from '../../src/model/objects.js'
+import type { EndpointSliceObject, NodeObject, ServiceObject, Source, SourceEvent } from '../../src/model/objects.js'
 import { FakeClock } from './sync-fake-clock.js'
 
 /** A dataplane that remembers what it was told, in order. */
@@ -37,8 +36,8 @@ class RecordingDataplane implements AgentDataplane {
   async housekeep(): Promise<void> {
     this.housekept++
   }
-  inspect(): Inspection {
-    return { services: [], backends: [], flows: [], programs: [], outcomes: [], maps: [] }
+  counters(): KernelCounters {
+    return { outcomes: [], maps: [] }
   }
   async stop(): Promise<void> {
     this.steps.push('stop')
@@ -87,8 +86,8 @@ const slice: EndpointSliceObject = {
   endpoints: [{ addresses: [address('10.1.0.1')], ready: true, serving: true, terminating: false, nodeName: 'node-a' }],
   ports: [{ name: 'http', protocol: 'TCP', port: 8080 }],
 }
-const node = { kind: 'Node', name: 'node-a', internalIPs: [address('192.168.0.1')] } as const
-const upsert = (object: ServiceObject | EndpointSliceObject | typeof node): SourceEvent => ({ type: 'upsert', object })
+const node: NodeObject = { kind: 'Node', name: 'node-a', internalIPs: [address('192.168.0.1')] }
+const upsert = (object: ServiceObject | EndpointSliceObject | NodeObject): SourceEvent => ({ type: 'upsert', object })
 const synced = (kind: 'Service' | 'EndpointSlice' | 'Node'): SourceEvent => ({ type: 'synced', kind })
 
 let clock: FakeClock
@@ -171,8 +170,12 @@ test('from source to dataplane: nothing before the lists are in, all of it then,
   expect(dataplane.steps.at(-1)).toBe('apply default/web:http/TCP/IPv4 prune')
 })
 
-test('devices follow the InternalIPs of the Node', async () => {
+test('devices are chosen when the InternalIPs are known, and follow them', async () => {
   await agent.start()
+  source.deliver([synced('Service'), synced('EndpointSlice')])
+  await clock.advanceAsync(5000)
+  expect(dataplane.devices).toEqual([])
+  source.deliver([upsert({ ...node, internalIPs: [] }), synced('Node')])
   await clock.advanceAsync(0)
   expect(dataplane.devices.map(({ name, ifindex }) => [name, ifindex])).toEqual([['eth0', 2]])
   source.deliver([upsert(node)])
@@ -180,10 +183,14 @@ test('devices follow the InternalIPs of the Node', async () => {
   expect(dataplane.devices.map(({ name }) => name)).toEqual(['eth0', 'eth1'])
 })
 
-test('a Node that is gone makes healthz 503, livez not', async () => {
+test('a Node that is gone or about to go makes healthz 503, livez not', async () => {
   await agent.start()
   source.deliver([synced('Service'), synced('EndpointSlice'), synced('Node')])
   expect(await status('/healthz')).toBe(200)
+  source.deliver([upsert(node)])
+  expect(await status('/healthz')).toBe(200)
+  source.deliver([upsert({ ...node, leaving: true })])
+  expect([await status('/healthz'), await status('/livez')]).toEqual([503, 200])
   source.deliver([upsert(node)])
   expect(await status('/healthz')).toBe(200)
   source.deliver([{ type: 'delete', kind: 'Node', key: 'node-a' }])

@@ -11,6 +11,7 @@ export function metricsPage(): string {
     problems: () => 0,
     kernel: () => undefined,
     version: '',
+    watches: () => [],
   })
   // prom-client keeps name, help, type and labels on the metric; its types name none of them.
   const all = metrics.registry.getMetricsAsArray() as unknown as Metric[]

@@ -16,7 +16,7 @@ import { cleanupPinned } from './cleanup.js'
 import { type Device, DeviceLinks } from './device-links.js'
 import { type FlowTimeouts, sweepFlows } from './flow-expiry.js'
 import { Grace } from './grace.js'
-import { inspectMaps } from './inspect.js'
+import { inspectMaps, readCounters } from './inspect.js'
 import { KernelMaps, type Limits } from './kernel-maps.js'
 import { KernelWriter } from './kernel-writer.js'
 import { loadObjects } from './loader.js'
@@ -142,6 +142,11 @@ export class EbpfDataplane implements Dataplane {
   /** What the kernel holds now. */
   inspect(): Inspection {
     return inspectMaps(this.#options.native, this.#state().maps, this.#pins, process.hrtime.bigint())
+  }
+
+  /** What the packet path counts and how full the maps are: cheap enough for every scrape. */
+  counters(): Pick<Inspection, 'outcomes' | 'maps'> {
+    return readCounters(this.#state().maps)
   }
 
   async stop(): Promise<void> {

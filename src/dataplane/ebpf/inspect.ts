@@ -63,6 +63,11 @@ export function inspectMaps(native: Native, maps: KernelMaps, pins: Pins, nowNs:
   }
 }
 
+/** The counters and the fill of the maps alone: what a scrape reads, however many flows there are. */
+export function readCounters(maps: KernelMaps): Pick<Inspection, 'outcomes' | 'maps'> {
+  return { outcomes: outcomeRows(maps), maps: mapRows(maps) }
+}
+
 const UNNAMED: ServicePortName = { namespace: '', service: '', port: '', protocol: 'TCP' }
 
 /** By service index, IPv4 before IPv6 within a Service port. */
