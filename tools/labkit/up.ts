@@ -86,6 +86,7 @@ async function build(names: LabNames, options: UpOptions, stop: AbortSignal | un
     step(`agents: ${lab.plan.nodes.map(node => node.name).join(' ')}`)
     await inParallel(lab.plan.nodes, node => startAgent(lab, node.name, options.agentFlags))
   }
+  stop?.throwIfAborted()
   return lab
 }
 
