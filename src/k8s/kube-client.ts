@@ -46,7 +46,7 @@ export class KubeClient {
       if (!/^https?:$/.test(new URL(server).protocol)) throw new TypeError(`not an http or https URL: ${server}`)
     }
     this.#connectMs = options.connectMs ?? 10_000
-    this.#answerMs = options.answerMs ?? 60_000
+    this.#answerMs = options.answerMs ?? 30_000
   }
 
   /** Base URL of the server that is asked first. */

@@ -3,12 +3,16 @@ import type { Clock } from '../base/clock.js'
 import type { SourceEvent, WatchedKind } from '../model/objects.js'
 import { Backoff, type BackoffLimits, sleep } from './kube-backoff.js'
 import type { KubeClient } from './kube-client.js'
-import { errorOfStatus, errorOfStream, KubeError, type KubeErrorKind } from './kube-errors.js'
+import { errorOfStream, KubeError, type KubeErrorKind } from './kube-errors.js'
 import { isOlder, type Known, type Relisted, record, versionOf } from './kube-known.js'
 import { LineFramer } from './kube-lines.js'
+import { type BodyEnd, errorOfEvent, parsePage, readChunks } from './kube-wire.js'
 
 export interface ReflectorTiming extends BackoffLimits {
-  /** A connection without a byte for this long is given up. Servers send bookmarks about once a minute. */
+  /**
+   * An answer without a byte for this long is given up, a watch up to half as much later.
+   * Servers send bookmarks once a minute when there is anything to tell.
+   */
   readonly idleMs: number
   /** A watch is asked to end after a random time between these, seconds. */
   readonly watchSeconds: readonly [number, number]
@@ -24,6 +28,8 @@ export interface ReflectorObserver {
   onWatch(kind: WatchedKind): void
   /** Watch events were delivered; bookmarks count, too. */
   onEvents(kind: WatchedKind, events: number): void
+  /** A watch was silent for too long and is begun anew; the server may just have had nothing to tell. */
+  onSilence(kind: WatchedKind): void
   /** A list or watch failed; the next try comes in `retryMs`. */
   onError(kind: WatchedKind, error: KubeError, retryMs: number): void
 }
@@ -75,7 +81,7 @@ export class Reflector {
 
   /** Runs until `signal` is aborted; never rejects. */
   async run(signal: AbortSignal): Promise<void> {
-    const { clock, observer, known } = this.#parts
+    const { clock, observer } = this.#parts
     while (!signal.aborted) {
       let began = clock.monotonic()
       try {
@@ -83,25 +89,48 @@ export class Reflector {
           await this.#list(signal)
           began = clock.monotonic()
         }
-        await this.#watch(signal)
+        const ended = await this.#watch(signal)
+        if (ended === 'silent') await this.#renew(signal)
+        if (ended === 'over') {
+          this.#version = undefined
+          continue
+        }
         // Servers end watches all the time; one that lived is gone on with at once.
         const livedMs = clock.monotonic() - began
-        if (livedMs >= this.#parts.timing.healthyMs || this.#version === undefined) this.#backoff.reset()
+        if (livedMs >= this.#parts.timing.healthyMs) this.#backoff.reset()
         else await sleep(clock, this.#backoff.next(livedMs), signal)
       } catch (thrown) {
         if (signal.aborted) return
         const error = errorOfStream(`read ${this.#collection.path}`, thrown)
-        if (error.kind === 'expired') this.#version = undefined
-        if (error.kind === 'handler') {
-          // What was in the batch is lost: tell everything again.
-          this.#version = undefined
-          known.distrust()
-        }
+        this.#learn(error)
         const retryMs = this.#backoff.next(clock.monotonic() - began, error.retryAfterMs)
         observer.onError(this.#collection.kind, error, retryMs)
         await sleep(clock, retryMs, signal)
       }
     }
+  }
+
+  /** Where to go on after an error. */
+  #learn(error: KubeError): void {
+    if (pointless.has(error.kind)) this.#fruitless++
+    const lost = error.kind === 'handler' // the batch that was not taken over: tell everything again
+    if (lost) this.#parts.known.distrust()
+    if (lost || error.kind === 'expired' || this.#fruitless >= fruitlessWatches) this.#version = undefined
+  }
+
+  /**
+   * After a silent watch. Silence need not mean a broken connection: a server has no
+   * bookmarks to send for a collection in which nothing happened since the watch began.
+   * A small request tells whether the server is there and still knows our version; if its
+   * data were put back, a watch from the future would be silent for ever. It also makes a
+   * server look how far it is, after which bookmarks come once a minute.
+   */
+  async #renew(signal: AbortSignal): Promise<void> {
+    const { client, observer } = this.#parts
+    observer.onSilence(this.#collection.kind)
+    const what = `list one object of ${this.#collection.path}`
+    const page = parsePage(what, await this.#body(what, await client.get(what, this.#url({ limit: '1' }), signal)))
+    if (isOlder(page.version, this.#version ?? '')) this.#version = undefined
   }
 
   /** Delivers a full list, and sets the version from which to watch. */
@@ -150,14 +179,16 @@ export class Reflector {
   }
 
   async #body(what: string, response: IncomingMessage): Promise<string> {
+    const { clock, timing } = this.#parts
     const chunks: Buffer[] = []
-    for await (const chunk of this.#alive(what, response)) chunks.push(chunk)
+    const ended = await readChunks(what, response, clock, { idleMs: timing.idleMs }, chunk => chunks.push(chunk))
+    if (ended === 'silent') throw new KubeError('silent', { what, cause: `no byte for ${timing.idleMs} ms` })
     return Buffer.concat(chunks).toString('utf8')
   }
 
-  /** Delivers events until the server ends the watch, or a list is due to settle held deletions. */
-  async #watch(signal: AbortSignal): Promise<void> {
-    const { client, known, observer, random, timing } = this.#parts
+  /** Delivers events until the watch ends; `over` when another list is due to settle held deletions. */
+  async #watch(signal: AbortSignal): Promise<BodyEnd> {
+    const { client, clock, known, observer, random, timing } = this.#parts
     const what = `watch ${this.#collection.path}`
     const [least, most] = timing.watchSeconds
     const query = {
@@ -166,29 +197,23 @@ export class Reflector {
       resourceVersion: this.#version ?? '',
       timeoutSeconds: String(Math.round(least + (most - least) * random())),
     }
-    let progress = false
-    try {
-      const response = await client.get(what, this.#url(query), signal)
-      observer.onWatch(this.#collection.kind)
-      const framer = new LineFramer()
-      for await (const chunk of this.#alive(what, response, known.held > 0 ? timing.confirmMs : undefined)) {
-        const { events, lines, error } = this.#read(what, framer, chunk)
-        this.#deliver(events)
-        if (lines > 0) observer.onEvents(this.#collection.kind, lines)
-        progress ||= lines > 0
-        if (error !== undefined) throw error
+    const response = await client.get(what, this.#url(query), signal)
+    observer.onWatch(this.#collection.kind)
+    const framer = new LineFramer()
+    // Spread, so that agents which began together do not renew together.
+    const idleMs = timing.idleMs * (1 + random() / 2)
+    const limits = known.held > 0 ? { idleMs, lifeMs: timing.confirmMs } : { idleMs }
+    const ended = await readChunks(what, response, clock, limits, chunk => {
+      const { events, lines, error } = this.#read(what, framer, chunk)
+      this.#deliver(events)
+      if (lines > 0) {
+        this.#fruitless = 0
+        observer.onEvents(this.#collection.kind, lines)
       }
-      if (known.held > 0) {
-        this.#version = undefined
-        client.rotate() // a second opinion, where there is one
-      }
-    } catch (error) {
-      if (!progress && error instanceof KubeError && pointless.has(error.kind)) this.#fruitless++
-      throw error
-    } finally {
-      if (progress) this.#fruitless = 0
-      if (this.#fruitless >= fruitlessWatches) this.#version = undefined
-    }
+      if (error !== undefined) throw error
+    })
+    if (ended === 'over') client.rotate() // a second opinion, where there is one
+    return ended
   }
 
   /** The events of one chunk, and the error that ends the watch; what came before the error counts. */
@@ -227,35 +252,6 @@ export class Reflector {
     return events
   }
 
-  /**
-   * The chunks of an answer. Throws KubeError `silent` when none comes for `idleMs`, `cut`
-   * when the connection breaks; ends quietly after `lifeMs`.
-   */
-  async *#alive(what: string, response: IncomingMessage, lifeMs?: number): AsyncGenerator<Buffer> {
-    const { clock, timing } = this.#parts
-    let ended: 'silent' | 'over' | undefined
-    const endAs = (how: 'silent' | 'over') => () => {
-      ended = how
-      response.destroy()
-    }
-    const cancelLife = lifeMs === undefined ? () => {} : clock.after(lifeMs, endAs('over'))
-    let cancelIdle = clock.after(timing.idleMs, endAs('silent'))
-    try {
-      for await (const chunk of response) {
-        cancelIdle()
-        yield chunk
-        cancelIdle = clock.after(timing.idleMs, endAs('silent'))
-      }
-    } catch (error) {
-      if (ended === 'silent') throw new KubeError('silent', { what, cause: `no byte for ${timing.idleMs} ms` })
-      if (ended !== 'over') throw errorOfStream(what, error)
-    } finally {
-      cancelIdle()
-      cancelLife()
-      response.destroy()
-    }
-  }
-
   #deliver(events: readonly SourceEvent[]): void {
     if (events.length === 0) return
     try {
@@ -271,25 +267,4 @@ export class Reflector {
 }
 
 /** Failures of a watch that may come again and again as long as it starts at the same version. */
-const pointless: ReadonlySet<KubeErrorKind> = new Set(['silent', 'refused', 'garbled'])
-
-function errorOfEvent(what: string, object: unknown): KubeError {
-  const status = record(object)
-  const seconds = Number(record(status?.details)?.retryAfterSeconds ?? 0)
-  const message = typeof status?.message === 'string' ? status.message : ''
-  return errorOfStatus(what, Number(status?.code ?? 0), message, Number.isFinite(seconds) ? seconds * 1000 : 0)
-}
-
-/** A page of a list; throws KubeError `garbled` when it is none. */
-function parsePage(what: string, text: string): { version: string; items: readonly unknown[]; token?: string } {
-  try {
-    const page = record(JSON.parse(text))
-    const items = page?.items ?? []
-    const version = versionOf(page)
-    if (!Array.isArray(items) || version === '') throw new TypeError('not a list with a resourceVersion')
-    const token = record(page?.metadata)?.continue
-    return { version, items, ...(typeof token === 'string' && token !== '' ? { token } : {}) }
-  } catch (cause) {
-    throw new KubeError('garbled', { what, cause })
-  }
-}
+const pointless: ReadonlySet<KubeErrorKind> = new Set(['refused', 'garbled'])

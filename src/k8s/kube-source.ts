@@ -143,6 +143,10 @@ export class KubeSource implements Source {
         heard(kind)
         observer?.onEvents(kind, events)
       },
+      onSilence: kind => {
+        log.debug('a silent watch is begun anew', { kind })
+        observer?.onSilence(kind)
+      },
       onError: (kind, error, retryMs) => {
         const seen = this.#seen(kind)
         const again = seen.lastError?.code === error.code && seen.failures % repeatLogAt !== 0

@@ -18,6 +18,8 @@ export class Watched {
   lists = 0
   /** Watches that were accepted. */
   opened = 0
+  /** Watches given up for silence. */
+  silent = 0
   /** Watch events and bookmarks. */
   heard = 0
   /** Called with each batch; may throw. */
@@ -38,6 +40,7 @@ export class Watched {
         onEvents: (_, events) => {
           this.heard += events
         },
+        onSilence: () => this.silent++,
         onError: (kind, error, retryMs) => this.errors.push({ kind, error, retryMs }),
       },
     })

@@ -251,8 +251,23 @@ describe('faults', () => {
     api.put(services, service('a'))
     api.mute(false)
     await until(() => same(watched))
-    expect(watched.kinds()).toEqual(['silent'])
-    expect(api.count(services, 'list')).toBe(1)
+    expect(watched.silent).toBeGreaterThan(0)
+    expect(watched.errors).toEqual([]) // a quiet server is no failure
+    expect(watched.told).toEqual(['+default/a'])
+  })
+
+  test('a silent server that went back in time: found out by a look at its version', async () => {
+    api.put(services, service('a'))
+    const watched = await synced({ timing: { idleMs: 120 } })
+    api.rewind(50)
+    await until(() => expect(watched.told).toEqual(['+default/a', '+default/a']))
+    expect(watched.errors).toEqual([])
+  })
+
+  test('a silent server that is gone: the look at its version fails, and that is told', async () => {
+    const watched = await synced({ answerMs: 50, timing: { idleMs: 120 } })
+    api.fault = () => true
+    await until(() => expect(watched.kinds()).toEqual(['silent']))
   })
 
   test('an answer that never begins, a list that stops in the middle', async () => {
