@@ -26,7 +26,7 @@ struct ipv4_tail {
 	__be32 daddr;
 };
 
-/* Offset of the 16 bits that hold TTL or hop limit, and which of them is it. */
+/* Offset of the 16 bits that hold TTL or hop limit. */
 #define IPV4_TTL_WORD (ETH_HLEN + offsetof(struct iphdr, ttl))
 #define IPV6_TTL_WORD (ETH_HLEN + offsetof(struct ipv6hdr, nexthdr))
 
@@ -84,26 +84,26 @@ static __always_inline long nat_network_ipv4(struct packet *p, __u32 addr_diff)
 }
 
 /*
- * IPv6 has no header checksum that would level out what changes, so the sum over the
- * whole packet that a device may have delivered has to be told: the hop limit, and the
- * addresses, which bpf_l4_csum_replace took for levelled out as in IPv4 (BPF_F_IPV6 of
+ * IPv6 has no header checksum that would level out what changes, so a sum over the whole
+ * packet that the device may have delivered (CHECKSUM_COMPLETE) has to be told of the
+ * addresses: bpf_l4_csum_replace took them for levelled out as in IPv4 (BPF_F_IPV6 of
  * Linux 6.16 is the other way; this one works on all kernels). An error of
- * bpf_csum_update says that there is no such sum.
+ * bpf_csum_update says that there is no such sum. A redirected packet needs none:
+ * bpf_redirect_neigh leaves the old MAC header in it, so it is wrong from there on (6.18).
  */
 static __always_inline long nat_network_ipv6(struct packet *p, __u32 addr_diff)
 {
-	__u32 diff = addr_diff;
 	long err;
 
 	if (p->egress) {
 		__u16 lowered = nat_lower_ttl(p);
 
-		diff = csum_add(diff, csum_diff16(p->ttl_word, lowered));
 		err = bpf_skb_store_bytes(p->skb, IPV6_TTL_WORD, &lowered, sizeof(lowered), 0);
 		if (err)
 			return err;
+	} else {
+		bpf_csum_update(p->skb, addr_diff);
 	}
-	bpf_csum_update(p->skb, diff);
 	return bpf_skb_store_bytes(p->skb, ETH_HLEN + offsetof(struct ipv6hdr, saddr), &p->to.src,
 				   sizeof(p->to.src) + sizeof(p->to.dst), 0);
 }
