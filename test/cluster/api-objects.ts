@@ -27,6 +27,8 @@ const kinds: Readonly<Record<string, { collection: string; namespaced: boolean }
   ClusterRoleBinding: { collection: 'clusterrolebindings', namespaced: false },
 }
 
+const MERGE_PATCH = 'application/merge-patch+json'
+
 /** Reads and writes objects of an API server with plain HTTPS requests: no code of the product is in the way. */
 export class ApiObjects {
   readonly #server: string
@@ -58,8 +60,8 @@ export class ApiObjects {
   }
 
   /**
-   * Creates the objects or makes them as given (server-side apply), their status as well
-   * where they have one. Fields that an earlier apply set and this one leaves out go.
+   * Creates the objects or makes them as given (server-side apply); fields that an earlier
+   * apply set and this one leaves out go. The status, where they have one, is merged.
    */
   async apply(...objects: readonly object[]): Promise<void> {
     for (const object of objects as readonly ApiObject[]) {
@@ -69,20 +71,14 @@ export class ApiObjects {
       const { status: _, ...rest } = object
       await this.request('PATCH', path + query, rest, options)
       if (object.status === undefined) continue
-      const { apiVersion, kind, metadata, status } = object
-      const { name, namespace } = metadata
-      await this.request(
-        'PATCH',
-        `${path}/status${query}`,
-        { apiVersion, kind, metadata: { name, namespace }, status },
-        options,
-      )
+      // Merged, not applied: a Node's addresses are keyed by type, and one with two InternalIPs is refused (500).
+      await this.request('PATCH', `${path}/status`, { status: object.status }, { type: MERGE_PATCH })
     }
   }
 
   /** Changes fields of an object (JSON merge patch). */
   async patch(object: object, change: object): Promise<void> {
-    await this.request('PATCH', pathOf(object as ApiObject), change, { type: 'application/merge-patch+json' })
+    await this.request('PATCH', pathOf(object as ApiObject), change, { type: MERGE_PATCH })
   }
 
   /** Deletes the objects; those that are gone already do not matter. */

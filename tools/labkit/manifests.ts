@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { stringify } from 'yaml'
 import type { NodeHost } from './address-plan.js'
@@ -53,7 +53,6 @@ export function syncManifests(
       .join('---\n'),
   )
 
-  mkdirSync(names.manifests, { recursive: true })
   const present = readManifests(names.manifests)
   const changed = [...wanted].filter(([file, text]) => present.get(file) !== text)
   for (const [file, text] of changed) {
@@ -64,9 +63,4 @@ export function syncManifests(
   const obsolete = [...present.keys()].filter(file => !wanted.has(file))
   for (const file of obsolete) rmSync(path.join(names.manifests, file))
   return { written: changed.length, removed: obsolete.length }
-}
-
-/** Whether `dir` is a directory. */
-export function isDirectory(dir: string): boolean {
-  return statSync(dir, { throwIfNoEntry: false })?.isDirectory() ?? false
 }

@@ -61,9 +61,19 @@ export class LabNames {
     return path.join(this.runDir, node, 'agent')
   }
 
-  /** Credentials for the lab's API server. */
+  /** Where the lab's API server keeps its files. */
+  get apiDir(): string {
+    return path.join(this.runDir, 'api')
+  }
+
+  /** An agent's credentials for it. */
   get kubeconfig(): string {
-    return path.join(this.runDir, 'kubeconfig')
+    return path.join(this.apiDir, 'agent.kubeconfig')
+  }
+
+  /** An administrator's. */
+  get adminKubeconfig(): string {
+    return path.join(this.apiDir, 'admin.kubeconfig')
   }
 
   log(host: string): string {

@@ -1,5 +1,5 @@
 import Table from 'cli-table3'
-import { agentIsRunning } from './agent.js'
+import { apiServerProcess } from './kube.js'
 import type { Lab } from './lab.js'
 import { isAlive } from './machine.js'
 import { readProcess } from './state.js'
@@ -35,14 +35,14 @@ export function labStatus(lab: Lab): LabStatus {
     name: lab.state.name,
     dataplane: lab.state.dataplane,
     source: lab.state.source,
-    input: lab.state.source === 'kube' ? lab.names.kubeconfig : lab.names.manifests,
+    input: lab.state.source === 'kube' ? lab.names.adminKubeconfig : lab.names.manifests,
     hosts: lab.hosts.map(host => {
       const { name, role, node, ipv4, ipv6 } = host
-      const id = readProcess(lab.names, name)
-      const has = role === 'node' || role === 'pod' || role === 'api'
-      const running = role === 'node' ? agentIsRunning(lab, name) : isAlive(id)
+      const id = role === 'api' ? apiServerProcess(lab) : readProcess(lab.names, name)
+      const has = role in DAEMON
+      const running = isAlive(id)
       const daemon = !has ? 'none' : running ? 'running' : 'stopped'
-      return { name, role, node, ipv4, ipv6, daemon, pid: running && id ? id.pid : 0 }
+      return { name, role, node, ipv4, ipv6, daemon, pid: running ? id.pid : 0 }
     }),
   }
 }

@@ -3,10 +3,11 @@ import { cpus } from 'node:os'
 import path from 'node:path'
 import { addressPlan, type Host } from './address-plan.js'
 import { startAgent } from './agent.js'
+import { apply } from './apply.js'
 import { down } from './down.js'
+import { startApiServer } from './kube.js'
 import { Lab, LabError } from './lab.js'
 import { cgroupRoot, isAlive, type ProcessId, run, waitFor } from './machine.js'
-import { syncManifests } from './manifests.js'
 import { LabNames } from './names.js'
 import { missing } from './requirements.js'
 import { inRoot } from './root.js'
@@ -80,7 +81,12 @@ async function build(names: LabNames, options: UpOptions, stop: AbortSignal | un
   step(`pods: ${pods.map(pod => pod.name).join(' ')}`)
   await startEchoServices(lab, pods)
 
-  syncManifests(names, lab.plan.nodes, options.manifests)
+  if (options.source === 'kube') {
+    step('API server: etcd and kube-apiserver')
+    await startApiServer(lab)
+  }
+  mkdirSync(names.manifests)
+  await apply(lab, options.manifests)
   writeState(names, lab.state)
   if (options.agents) {
     step(`agents: ${lab.plan.nodes.map(node => node.name).join(' ')}`)
