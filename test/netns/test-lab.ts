@@ -59,7 +59,7 @@ export class TestLab {
   #manifests = ''
   readonly #logs = new Map<string, { offset: number; readonly lines: LogLine[] }>()
 
-  private constructor(lab: Lab, dir: string) {
+  protected constructor(lab: Lab, dir: string) {
     this.lab = lab
     this.#dir = dir
   }
