@@ -25,20 +25,39 @@ const volatile __u16 cfg_snat_high_min = 61000;
 const volatile __u16 cfg_snat_high_max = 65535;
 
 /*
- * Random tries for a free port. With three quarters of the range taken 32 tries fail for
- * one flow in 10,000; a try costs about a microsecond's tenth and only new flows pay it.
+ * Tries for a free port, all but the first at random. With three quarters of the range
+ * taken 32 tries fail for one flow in 10,000; a try costs about a microsecond's tenth and
+ * only new flows pay it.
  */
 #define SNAT_TRIES 32
 
-/* A random port of the two ranges, in network order. */
-static __always_inline __be16 snat_random_port(void)
+/* A prime above every range's size: multiplying by it mixes the positions and keeps them apart. */
+#define SNAT_MIX 2654435761ULL
+
+/* The port at a position of the two ranges taken together, in network order. */
+static __always_inline __be16 snat_port_at(__u64 position)
 {
 	__u32 low = (__u32)cfg_snat_low_max + 1 - cfg_snat_low_min;
 	__u32 high = (__u32)cfg_snat_high_max + 1 - cfg_snat_high_min;
-	__u32 position = bpf_get_prandom_u32() % (low + high);
 
+	position %= low + high;
 	return bpf_htons(position < low ? cfg_snat_low_min + position :
 					  cfg_snat_high_min + (position - low));
+}
+
+/*
+ * The port that is tried first. All ports of one client lead to different ones, and each
+ * always to the same: the backend may still hold the connection that this client had from
+ * this port in TIME_WAIT, and lets a new one pass only if sequence numbers or timestamps
+ * grew. Those of another port, or another client, need not be greater; Linux 6.18 begins
+ * timestamps anywhere. Seen with random ports: a client that used its 28,000 ports again
+ * within a minute was held up for a second in one connection of seven.
+ */
+static __always_inline __be16 snat_port_of_client(const struct packet *p)
+{
+	const __be32 *w = p->tuple.src.w;
+
+	return snat_port_at(((__u64)(w[0] ^ w[1] ^ w[2] ^ w[3]) + bpf_ntohs(p->tuple.sport)) * SNAT_MIX);
 }
 
 /* Fills in the tuple as the replies will carry it and returns its size. */
@@ -95,9 +114,9 @@ static __always_inline bool snat_port_has_socket(const struct packet *p)
  * Tries one port. A function of its own: inlined into the loop it takes the verifier
  * (6.18) more than a million instructions, which it refuses.
  */
-static __noinline int snat_try(struct packet *p, struct flow *half, bool own_address)
+static __noinline int snat_try(struct packet *p, struct flow *half, bool own_address, bool first)
 {
-	p->to.sport = snat_random_port();
+	p->to.sport = first ? snat_port_of_client(p) : snat_port_at(bpf_get_prandom_u32());
 	if (own_address && (frontend_find(&p->to.src, p->to.sport, p->to.proto) || snat_port_has_socket(p)))
 		return FLOW_TAKEN;
 	return flow_add(p, half);
@@ -118,7 +137,7 @@ static __always_inline int snat_add_flow(struct packet *p, struct flow *half, bo
 	/* Unrolled, the verifier's work grows with the tries; as a loop, with their square. */
 #pragma unroll
 	for (i = 0; i < SNAT_TRIES; i++) {
-		ret = snat_try(p, half, own_address);
+		ret = snat_try(p, half, own_address, i == 0);
 		if (ret != FLOW_TAKEN)
 			return ret;
 	}

@@ -89,6 +89,17 @@ describe.skipIf(lacking)('source ports', () => {
       expect(node?.services.flows()).toHaveLength(8)
     })
 
+    test('a client that dials again from the same port gets the same one: its old connection may be in TIME_WAIT there', () => {
+      start({})
+      const [from, to] = [`${client}:40000`, `${vip}:80`]
+      const first = open('TCP', 40000).packet.from
+      for (let port = 40001; port < 40200; port++) expect(open('TCP', port).packet.from).not.toBe(first)
+      for (let again = 0; again < 5; again++) {
+        node?.ingress(tcp(from, to, 'FA'))
+        expect(open('TCP', 40000).packet.from).toBe(first)
+      }
+    })
+
     test('TCP and UDP have each port for themselves', () => {
       start({ snatPorts: [2000, 2000] })
       expect(open('TCP', 40000).packet.from).toBe(`${egress}:2000`)
