@@ -3,10 +3,11 @@ import { printBindAddress, printDuration } from './types.js'
 
 /** The settings of one run: complete, checked and frozen. */
 export type Config = {
-  readonly [K in Exclude<OptionKey, 'kubeconfig'>]: OptionValue<K>
+  readonly [K in Exclude<OptionKey, 'kubeconfig' | 'kubeServers'>]: OptionValue<K>
 } & {
   /** Undefined means the pod's service account. */
   readonly kubeconfig: string | undefined
+  readonly kubeServers: readonly string[] | undefined
 }
 
 /** What only the machine knows and derived defaults need. */
@@ -47,6 +48,7 @@ export function completeConfig(
   const config = Object.freeze({
     ...(settings as Config),
     kubeconfig: settings.kubeconfig,
+    kubeServers: settings.kubeServers,
     nodeName: settings.nodeName ?? machine.hostname.toLowerCase(),
     cgroup: settings.cgroup ?? machine.cgroup ?? '',
     pinDir: settings.pinDir ?? `${settings.bpffs?.replace(/\/+$/, '')}/waggle`,

@@ -70,6 +70,15 @@ export const OPTIONS = {
     stability: 'stable',
     group: 'General',
   }),
+  kubeServers: option<readonly string[]>({
+    flag: 'kube-servers',
+    type: list(text('url', /^https?:\/\/[^\s,]+$/, 'must be the URL of an API server, such as https://10.0.0.1:6443')),
+    fallback: { derived: "the one in the kubeconfig or of the pod's service account" },
+    description:
+      'API servers for `--source kube`, asked in turn until one answers. In a pod name the own addresses of the servers: the default is a ClusterIP, which on a node just started only this agent can make work.',
+    stability: 'beta',
+    group: 'General',
+  }),
   dataplane: option<'ebpf' | 'nftables' | 'iptables' | 'ipvs'>({
     flag: 'dataplane',
     type: choice('ebpf', 'nftables', 'iptables', 'ipvs'),

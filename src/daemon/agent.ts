@@ -5,8 +5,9 @@ import type { Dataplane } from '../dataplane/dataplane.js'
 import type { Inspection } from '../dataplane/inspection.js'
 import { type HealthAnswer, type HealthInput, healthz, livez, readyz } from '../health/health.js'
 import type { NetworkFacts } from '../host/facts.js'
-import { type Device, HostWatch } from '../host/watch.js'
+import { type Device, type HostNetwork, HostWatch } from '../host/watch.js'
 import { Metrics, type WatchRow } from '../metrics/metrics.js'
+import type { Address } from '../model/address.js'
 import type { ProblemEvent, Source, SourceEvent, WatchedKind } from '../model/objects.js'
 import { Planner } from '../plan/planner.js'
 import { Problems } from '../state/problems.js'
@@ -19,7 +20,7 @@ import { Ticker } from './ticker.js'
 
 /** A dataplane that runs in this process, with what the agent needs beyond the common interface. */
 export interface AgentDataplane extends Dataplane {
-  setDevices(devices: readonly Device[]): void
+  setDevices(devices: readonly Device[], addresses: readonly Address[]): void
   /** About once a second. */
   housekeep(): Promise<void>
   counters(): KernelCounters
@@ -100,7 +101,7 @@ export class Agent {
       readFacts: parts.readFacts,
       ifNameToIndex: parts.ifNameToIndex,
       patterns: config.devices,
-      onChange: ({ devices }) => this.#setDevices(devices),
+      onChange: network => this.#setNetwork(network),
       clock,
       logger,
     })
@@ -183,13 +184,13 @@ export class Agent {
       this.#parts.logger.warn('input problem', { where, field, problem: message })
   }
 
-  #setDevices(devices: readonly Device[]): void {
+  #setNetwork({ devices, addresses }: HostNetwork): void {
     const { dataplane, logger } = this.#parts
     const names = devices.map(({ name }) => name).join(',')
     if (devices.length === 0) logger.warn('no device serves packets from outside; see --devices')
     else logger.info('serving devices', { devices: names })
     this.#serial
-      .run(() => dataplane.setDevices(devices))
+      .run(() => dataplane.setDevices(devices, addresses))
       .catch(error => logger.error('cannot serve devices', { devices: names, error }))
   }
 

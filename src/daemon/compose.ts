@@ -74,7 +74,7 @@ export async function startAgent(config: Config, native: Native, logger: Logger,
 async function makeSource(config: Config, logger: Logger): Promise<DirSource | KubeSource> {
   if (config.source.kind === 'dir') return new DirSource(config.source.path)
   const access = await loadKubeAccess(config.kubeconfig === undefined ? {} : { kubeconfig: config.kubeconfig })
-  return new KubeSource({ access, nodeName: config.nodeName, log: logger })
+  return new KubeSource({ access, servers: config.kubeServers ?? [], nodeName: config.nodeName, log: logger })
 }
 
 function makeEbpf(config: Config, native: Native, logger: Logger): EbpfDataplane {

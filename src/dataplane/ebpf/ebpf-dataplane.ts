@@ -112,18 +112,17 @@ export class EbpfDataplane implements Dataplane {
   }
 
   /**
-   * Tells which devices the packet layer serves, and by that which addresses are the
-   * node's own. Call it once after start() and at each change.
+   * Tells which devices the packet layer serves and which addresses are the node's own
+   * (the devices' if not said): an unknown port of one of those belongs to the host. Call
+   * it once after start() and at each change.
    */
-  setDevices(devices: readonly Device[]): void {
+  setDevices(
+    devices: readonly Device[],
+    addresses: readonly Address[] = devices.flatMap(each => [each.address4 ?? [], each.address6 ?? []].flat()),
+  ): void {
     const { devices: links, applier } = this.#state()
     links.set(devices)
-    const own = new Set<Address>()
-    for (const { address4, address6 } of devices) {
-      if (address4) own.add(address4)
-      if (address6) own.add(address6)
-    }
-    applier.setOwnAddresses(own)
+    applier.setOwnAddresses(new Set(addresses))
   }
 
   /** What must be looked at now and then, about once a second: own links, dead sockets, old flows. */
