@@ -156,7 +156,8 @@ static __always_inline int flow_add(struct packet *p, struct flow *half)
 {
 	const struct flow *first;
 	struct tuple reply;
-	long err;
+	/* Not long: before Linux 6.4 the upper half of a map helper's result is not set. */
+	int err;
 
 	half->state = FLOW_OPENING;
 	half->seen_ns = clock_coarse_ns();

@@ -249,10 +249,12 @@ describe.skipIf(lacking)('packet journeys', () => {
       const sent = first(proto, `${at.client}:40000`, `${at.vip}:80`)
       const there = node.ingress(sent)
       const seen = () => node.services.flows().map(each => each.flow.seenNs)
+      // Just seen, for as long as this test may take.
+      node.services.ageFlows(-60n * SECOND)
       const opened = seen()
       node.ingress(again(sent))
       expect(seen()).toEqual(opened)
-      node.services.ageFlows(2n * SECOND)
+      node.services.ageFlows(62n * SECOND)
       const [forward, reply] = seen()
       node.ingress(again(sent))
       expect(seen()[0]).toBeGreaterThan((forward ?? 0n) + SECOND)
