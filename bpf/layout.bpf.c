@@ -15,6 +15,7 @@ struct layout_enums {
 	enum service_flag service_flag;
 	enum backend_flag backend_flag;
 	enum flow_direction flow_direction;
+	enum flow_sent flow_sent;
 	enum flow_state flow_state;
 	enum flow_flag flow_flag;
 };

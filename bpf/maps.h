@@ -108,6 +108,29 @@ struct {
 	__type(value, struct flow);
 } flows_v1 SEC(".maps");
 
+/* The forward key of every flow, by flow.slot. A power of two, half the entries of flows_v1; see lib/flow_slot.h. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 65536);
+	__type(key, __u32);
+	__type(value, struct tuple);
+} flow_slots_v1 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct flow_hand);
+} flow_hand_v1 SEC(".maps");
+
+/* Written by programs, read by the control plane. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct flow_stats);
+} flow_stats_v1 SEC(".maps");
+
 /* Keyed by ifindex; written by the control plane. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

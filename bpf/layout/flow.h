@@ -23,11 +23,22 @@ enum flow_direction {
 	FLOW_REPLY = 2,	  /* backend to client */
 };
 
-/* How far a flow has come; the forward half keeps it. */
+/* What one direction of a flow has sent so far, as bits of flow.sent and flow.heard. */
+enum flow_sent {
+	FLOW_SENT = 1,
+	/* The client went on after a reply: it exists, and the flow is confirmed. */
+	FLOW_SENT_ON = 2,
+	FLOW_SENT_FIN = 4,
+	/* Taken back by a later segment of the same direction: a reset that was obeyed is the last. */
+	FLOW_SENT_RST = 8,
+};
+
+/* How far a flow has come: follows from what both directions have sent (lib/flow_state.h). */
 enum flow_state {
-	FLOW_OPENING = 0,     /* no reply yet */
-	FLOW_ESTABLISHED = 1, /* a reply was seen */
-	FLOW_CLOSING = 2,     /* FIN or RST seen: a SYN chooses again */
+	FLOW_OPENING = 0,     /* unconfirmed */
+	FLOW_ESTABLISHED = 1, /* confirmed */
+	FLOW_HALF_CLOSED = 2, /* confirmed, FIN of one direction */
+	FLOW_CLOSED = 3,      /* FIN of both, or RST */
 };
 
 /* Bits of flow.flags, equal in both halves. */
@@ -49,10 +60,24 @@ struct flow {
 	__u32 backend; /* index into backends */
 	__u32 generation; /* the backend's when the flow was opened */
 	__u32 service; /* index into services */
+	__u32 slot;    /* its place in flow_slots; equal in both halves */
 	__u8 direction; /* enum flow_direction */
-	__u8 state;	/* enum flow_state */
 	__u8 flags;	/* enum flow_flag */
-	__u8 zero;
+	__u8 sent;	/* enum flow_sent: by packets of this half */
+	__u8 heard;	/* enum flow_sent: by those of the other; written there */
+	__u32 zero;
+};
+
+/* The one value of flow_hand. */
+struct flow_hand {
+	__u64 next; /* slots that were looked at so far */
+};
+
+/* Per CPU, written by the programs. */
+struct flow_stats {
+	__u64 evicted;	 /* unconfirmed or closed flows ended before their time: their slot was needed */
+	__u64 snat_flows; /* flows that asked for a source port */
+	__u64 snat_tries; /* ports that were tried for them */
 };
 
 /* Whom a session affinity binds: a network namespace (socket layer) or an address (packets). */
@@ -98,7 +123,7 @@ struct device {
 };
 
 _Static_assert(sizeof(struct tuple) == 40, "tuple is 40 bytes");
-_Static_assert(sizeof(struct flow) == 64, "flow is 64 bytes");
+_Static_assert(sizeof(struct flow) == 72, "flow is 72 bytes");
 _Static_assert(sizeof(struct affinity_key) == 24, "affinity_key is 24 bytes");
 _Static_assert(sizeof(struct sock_peer) == 56, "sock_peer is 56 bytes");
 _Static_assert(sizeof(struct udp_peer_key) == 32, "udp_peer_key is 32 bytes");

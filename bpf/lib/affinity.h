@@ -13,8 +13,7 @@
 
 #include "../maps.h"
 #include "backend.h"
-
-#define NSEC_PER_SEC 1000000000ULL
+#include "clock.h"
 
 static __always_inline void affinity_key_from_cookie(struct affinity_key *key, __u64 cookie)
 {

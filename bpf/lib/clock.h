@@ -12,6 +12,8 @@
 #include <bpf/bpf_helpers.h>
 #include <stdbool.h>
 
+#define NSEC_PER_SEC 1000000000ULL
+
 /* The loader sets it to false below Linux 5.11, where bpf_ktime_get_coarse_ns is missing. */
 const volatile bool cfg_coarse_clock = true;
 

@@ -9,8 +9,9 @@
  * whoever finds a forward half finds a whole flow; what user space leaves behind when
  * it dies between two deletions is found out within a second of traffic (below).
  *
- * The forward half's state counts. The reply half keeps what it last reported there,
- * so that a known flow costs one look-up a packet.
+ * Each half keeps what its own packets have said and what it was told of the other's
+ * (flow_state.h). The other half is told only when that changes, a few times in a flow's
+ * life, so a packet of a known flow costs one look-up.
  *
  * maps  flows_v1 (read, write)
  */
@@ -23,6 +24,8 @@
 #include "affinity.h"
 #include "backend.h"
 #include "clock.h"
+#include "flow_slot.h"
+#include "flow_state.h"
 #include "packet.h"
 
 /* What the functions here return besides outcomes; never an exit of a program. */
@@ -45,7 +48,7 @@ static __always_inline struct flow *flow_peer(const struct flow *half)
 	return bpf_map_lookup_elem(&flows_v1, &key);
 }
 
-/* Ends the flow of the forward half that packet p found. */
+/* Ends the flow of the forward half that packet p found. Its slot is found free when its turn comes. */
 static __always_inline void flow_remove(const struct packet *p, const struct flow *forward)
 {
 	struct tuple reply;
@@ -66,28 +69,23 @@ static __always_inline bool flow_has_ended(const struct packet *p, const struct 
 		return !backend_is_current(forward->backend, forward->generation);
 	if (!packet_is_pure_syn(p))
 		return false;
-	return forward->state == FLOW_CLOSING || !backend_is_current(forward->backend, forward->generation);
+	return (forward->sent | forward->heard) & (FLOW_SENT_FIN | FLOW_SENT_RST) ||
+	       !backend_is_current(forward->backend, forward->generation);
 }
 
-/* Notes in both halves how far the flow has come; false when the other half is missing. */
+/* Notes in both halves what this one's packets have said; false when the other half is missing. */
 static __always_inline bool flow_report(const struct packet *p, struct flow *half)
 {
-	__u8 state = packet_ends_connection(p) ? FLOW_CLOSING : FLOW_ESTABLISHED;
-	struct flow *forward;
+	__u8 sent = flow_sent_with(p, half);
+	struct flow *peer;
 
-	if (half->direction == FLOW_FORWARD) {
-		if (state == FLOW_CLOSING && half->state != FLOW_CLOSING)
-			half->state = FLOW_CLOSING;
+	if (half->sent == sent)
 		return true;
-	}
-	if (half->state >= state)
-		return true;
-	forward = flow_peer(half);
-	if (!forward)
+	peer = flow_peer(half);
+	if (!peer)
 		return false;
-	if (forward->state < state)
-		forward->state = state;
-	half->state = state;
+	half->sent = sent;
+	peer->heard = sent;
 	return true;
 }
 
@@ -145,7 +143,7 @@ static __always_inline int flow_find(struct packet *p, enum flow_side side)
 /*
  * Stores the flow that turns p->tuple into p->to.
  *
- * in    p->to; half with backend, generation, service and flags set, the rest is filled in
+ * in    p->to; half with backend, generation, service, slot and flags set, the rest is filled in
  * out   0 with p->flow_flags and flow_direction set; FLOW_TAKEN; -OUTCOME_FLOWS_FULL;
  *       -OUTCOME_BROKEN_STATE: another CPU made and ended the flow meanwhile
  *
@@ -159,18 +157,22 @@ static __always_inline int flow_add(struct packet *p, struct flow *half)
 	/* Not long: before Linux 6.4 the upper half of a map helper's result is not set. */
 	int err;
 
-	half->state = FLOW_OPENING;
 	half->seen_ns = clock_coarse_ns();
 	half->direction = FLOW_REPLY;
+	half->sent = 0;
+	half->heard = FLOW_SENT;
 	tuple_exchange(&half->to, &p->tuple);
 	tuple_exchange(&reply, &p->to);
 	err = bpf_map_update_elem(&flows_v1, &reply, half, BPF_NOEXIST);
 	if (err)
 		return err == -EEXIST ? FLOW_TAKEN : -OUTCOME_FLOWS_FULL;
 	half->direction = FLOW_FORWARD;
+	half->sent = FLOW_SENT;
+	half->heard = 0;
 	half->to = p->to;
 	err = bpf_map_update_elem(&flows_v1, &p->tuple, half, BPF_NOEXIST);
 	if (!err) {
+		flow_slot_take(half->slot, &p->tuple);
 		flow_use(p, half);
 		return OUTCOME_CONTINUE;
 	}

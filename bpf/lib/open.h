@@ -98,6 +98,9 @@ static __always_inline int flow_open(struct packet *p)
 	p->to.dst = choice.addr;
 	p->to.dport = choice.port;
 	p->to.proto = p->tuple.proto;
+	half.slot = flow_slot_claim();
+	if (half.slot == FLOW_SLOT_NONE)
+		return -OUTCOME_FLOWS_FULL;
 	return choice.flags & BACKEND_LOCAL ? open_to_local(p, &half) : open_to_remote(p, &half);
 }
 

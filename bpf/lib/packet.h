@@ -53,11 +53,6 @@ static __always_inline bool packet_is_pure_syn(const struct packet *p)
 	return (p->tcp_flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) == TCP_SYN;
 }
 
-static __always_inline bool packet_ends_connection(const struct packet *p)
-{
-	return p->tcp_flags & (TCP_RST | TCP_FIN);
-}
-
 /* The tuple of a packet that travels the other way. */
 static __always_inline void tuple_exchange(struct tuple *out, const struct tuple *in)
 {

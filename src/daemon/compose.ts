@@ -95,8 +95,9 @@ function makeEbpf(config: Config, native: Native, logger: Logger): EbpfDataplane
     timeouts: {
       tcpEstablishedSeconds: config.flowTcpEstablishedTimeout / 1000,
       tcpTransitorySeconds: config.flowTcpTransitoryTimeout / 1000,
-      udpUnrepliedSeconds: config.flowUdpTimeout / 1000,
-      udpSeconds: config.flowUdpStreamTimeout / 1000,
+      tcpClosedSeconds: config.flowTcpClosedTimeout / 1000,
+      udpSeconds: config.flowUdpTimeout / 1000,
+      udpStreamSeconds: config.flowUdpStreamTimeout / 1000,
     },
     logger,
     clock: systemClock,

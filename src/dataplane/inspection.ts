@@ -61,7 +61,7 @@ export interface FlowRow extends ServicePortName {
   /** Source towards the backend; the client's own unless translated. */
   readonly source: Address
   readonly sourcePort: number
-  readonly state: 'opening' | 'established' | 'closing'
+  readonly state: 'opening' | 'established' | 'half-closed' | 'closed'
   /** The backend runs on this node. */
   readonly local: boolean
   /** Seconds since the last packet of either half. */

@@ -107,14 +107,14 @@ export class TestServices {
     }).sort((a, b) => a.flow.direction - b.flow.direction)
   }
 
-  /** Sets when each half was last seen, in nanoseconds before what it says now. */
+  /** Sets when each half was last seen, in nanoseconds before what it says now; before the boot of the machine, if need be. */
   ageFlows(by: bigint): void {
     const map = this.#object.map(maps.flows.name)
     const { keys, values, count } = map.entries()
     for (let i = 0; i < count; i++) {
       const flow = fromBytes(maps.flows.value, values, i * maps.flows.value.size)
       const key = keys.subarray(i * maps.flows.key.size, (i + 1) * maps.flows.key.size)
-      map.update(key, toBytes(maps.flows.value, { ...flow, seenNs: flow.seenNs - by }))
+      map.update(key, toBytes(maps.flows.value, { ...flow, seenNs: BigInt.asUintN(64, flow.seenNs - by) }))
     }
   }
 

@@ -1,9 +1,19 @@
 import { execFileSync } from 'node:child_process'
 import { join } from 'node:path'
+import { HALVES_PER_FLOW } from '../../src/dataplane/ebpf/kernel-maps.js'
 import { fromBytes, toBytes } from '../../src/ebpf/codec.js'
-import { Hook, hookNames, maps, Outcome, outcomeNames, outcomeStats } from '../../src/ebpf/generated/layouts.js'
+import {
+  type FlowStats,
+  flowStats,
+  Hook,
+  hookNames,
+  maps,
+  Outcome,
+  outcomeNames,
+  outcomeStats,
+} from '../../src/ebpf/generated/layouts.js'
 import { loadNative } from '../../src/ebpf/load-native.js'
-import type { BpfObject, BpfProgram } from '../../src/ebpf/native.js'
+import type { BpfMap, BpfObject, BpfProgram } from '../../src/ebpf/native.js'
 import { DEVICE_MAC } from './packet.js'
 import { type DecodedPacket, decode } from './packet-decode.js'
 import { TestServices } from './services.js'
@@ -67,8 +77,8 @@ export interface Step {
 }
 
 export interface TcNodeOptions {
-  /** Entries of the flow table, two a flow. */
-  readonly flowEntries?: number
+  /** Most flows at a time, a power of two. Default 512. */
+  readonly flows?: number
   /** First and last port of the one SNAT range. Default: as the object has it. */
   readonly snatPorts?: readonly [number, number]
 }
@@ -85,6 +95,8 @@ export class TcNode {
   readonly #native = loadNative()
   readonly #ifindex = new Map<string, number>()
   readonly #object: BpfObject
+  readonly #programs = new Map<string, BpfProgram>()
+  readonly #maps = new Map<string, BpfMap>()
   readonly services: TestServices
 
   constructor(options: TcNodeOptions = {}) {
@@ -100,6 +112,7 @@ export class TcNode {
   }
 
   close(): void {
+    for (const handle of [...this.#maps.values(), ...this.#programs.values()]) handle.close()
     this.#object.close()
     const names = execFileSync('ip', ['netns', 'list'], { encoding: 'utf8' })
     if (names.split(/\s/).includes(this.#netns)) execFileSync('ip', ['netns', 'del', this.#netns])
@@ -120,9 +133,25 @@ export class TcNode {
     return this.#step('waggle_egress', Hook.TC_EGRESS, frame, device)
   }
 
+  /** What a packet becomes at an uplink, uncounted: for floods. */
+  passThrough(frame: Uint8Array, device: DeviceName = 'up0'): Pick<Step, 'verdict' | 'frame'> {
+    const { retval, data } = this.#run('waggle_ingress', frame, device, 1)
+    return { verdict: TC_ACT.get(retval as 2) ?? 'drop', frame: data }
+  }
+
   /** Mean nanoseconds of one run of a program on a packet, over `repeat` runs on the same bytes. */
   measure(program: 'waggle_ingress' | 'waggle_egress', frame: Uint8Array, repeat: number): number {
     return this.#run(program, frame, 'up0', repeat).duration
+  }
+
+  /** What the programs count about flows, summed over the CPUs. */
+  flowStats(): { evicted: number; snatFlows: number; snatTries: number } {
+    const bytes = this.#map(maps.flowStats.name).lookup(toBytes(maps.flowStats.key, 0)) ?? new Uint8Array()
+    const cpus = Array.from({ length: bytes.length / flowStats.size }, (_, cpu) =>
+      fromBytes(flowStats, bytes, cpu * flowStats.size),
+    )
+    const sum = (field: keyof FlowStats) => Number(cpus.reduce((total, cpu) => total + cpu[field], 0n))
+    return { evicted: sum('evicted'), snatFlows: sum('snatFlows'), snatTries: sum('snatTries') }
   }
 
   #load(options: TcNodeOptions): void {
@@ -130,7 +159,9 @@ export class TcNode {
     for (const layout of Object.values(maps)) {
       if (object.mapNames().includes(layout.name) && layout.maxEntries > 1024) object.setMaxEntries(layout.name, 1024)
     }
-    if (options.flowEntries) object.setMaxEntries(maps.flows.name, options.flowEntries)
+    const flows = options.flows ?? 512
+    object.setMaxEntries(maps.flowSlots.name, flows)
+    object.setMaxEntries(maps.flows.name, flows * HALVES_PER_FLOW)
     if (options.snatPorts) {
       const [min, max] = options.snatPorts
       const ports = { cfg_snat_low_min: min, cfg_snat_low_max: max, cfg_snat_high_min: 1, cfg_snat_high_max: 0 }
@@ -163,7 +194,16 @@ export class TcNode {
   }
 
   #program(name: string): BpfProgram {
-    return this.#object.program(name)
+    const known = this.#programs.get(name) ?? this.#object.program(name)
+    this.#programs.set(name, known)
+    return known
+  }
+
+  /** One handle of each: thousands of steps would run out of file descriptors. */
+  #map(name: string): BpfMap {
+    const known = this.#maps.get(name) ?? this.#object.map(name)
+    this.#maps.set(name, known)
+    return known
   }
 
   #run(program: string, frame: Uint8Array, device: string, repeat: number): ReturnType<BpfProgram['testRun']> {
@@ -199,7 +239,7 @@ export class TcNode {
 
   /** All counters, summed over the CPUs. */
   #counters(): { packets: bigint; bytes: bigint }[] {
-    const map = this.#object.map(maps.outcomes.name)
+    const map = this.#map(maps.outcomes.name)
     return Array.from({ length: Hook.COUNT * Outcome.COUNT }, (_, i) => {
       const bytes = map.lookup(toBytes(maps.outcomes.key, i)) ?? new Uint8Array()
       const cpus = Array.from({ length: bytes.length / outcomeStats.size }, (_, cpu) =>

@@ -35,9 +35,11 @@ describe('codecs', () => {
       backend: 7,
       generation: 8,
       service: 9,
+      slot: 10,
       direction: 1,
-      state: 2,
       flags: 3,
+      sent: 5,
+      heard: 7,
     }
     expect(fromBytes(flow, toBytes(flow, value))).toEqual(value)
   })

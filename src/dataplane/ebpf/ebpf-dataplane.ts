@@ -14,7 +14,7 @@ import { Applier } from './applier.js'
 import { CgroupLinks } from './cgroup-links.js'
 import { cleanupPinned } from './cleanup.js'
 import { type Device, DeviceLinks } from './device-links.js'
-import { type FlowTimeouts, sweepFlows } from './flow-expiry.js'
+import { type FlowTimeouts, sweepFlows, timeoutConstants } from './flow-expiry.js'
 import { Grace } from './grace.js'
 import { inspectMaps, readCounters } from './inspect.js'
 import { KernelMaps, type Limits } from './kernel-maps.js'
@@ -84,9 +84,16 @@ export class EbpfDataplane implements Dataplane {
   }
 
   async start(): Promise<void> {
-    const { native, objectsDir, bpffs, cgroup, limits, logger, clock, clsact } = this.#options
+    const { native, objectsDir, bpffs, cgroup, limits, timeouts, logger, clock, clsact } = this.#options
     native.mountBpffs(bpffs)
-    const loaded = loadObjects(native, objectsDir, this.#pins, limits, logger)
+    const loaded = loadObjects(
+      native,
+      objectsDir,
+      this.#pins,
+      limits,
+      { 'tc.bpf.o': timeoutConstants(timeouts) },
+      logger,
+    )
     const maps = new KernelMaps(loaded.maps)
     const grace = new Grace(clock, error => logger.error('a deferred write failed', { error: messageOf(error) }))
     const links = new CgroupLinks(native, this.#pins, cgroup, loaded.programs, logger)

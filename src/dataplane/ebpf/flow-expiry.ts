@@ -1,24 +1,61 @@
-import { toBytes } from '../../ebpf/codec.js'
-import { backend, type Flow, FlowDirection, FlowState, flow, type Tuple, tuple } from '../../ebpf/generated/layouts.js'
+import { toBytes, u32 } from '../../ebpf/codec.js'
+import {
+  backend,
+  type Flow,
+  FlowDirection,
+  FlowSent,
+  FlowState,
+  flow,
+  type Tuple,
+  tuple,
+} from '../../ebpf/generated/layouts.js'
 import type { KernelMaps } from './kernel-maps.js'
 
-/** Seconds without a packet in either direction after which a flow ends (RFC 5382, RFC 4787). */
+/**
+ * Seconds without a packet in either direction after which a flow ends (RFC 5382, RFC
+ * 4787). The programs have the same ones (bpf/lib/flow_state.h).
+ */
 export interface FlowTimeouts {
+  /** Half-closed ones included. */
   readonly tcpEstablishedSeconds: number
-  /** Opening or closing TCP flows. */
+  /** TCP flows whose client has not answered a reply. */
   readonly tcpTransitorySeconds: number
-  /** UDP flows that saw no reply. */
-  readonly udpUnrepliedSeconds: number
+  /** FIN from both sides, or RST. */
+  readonly tcpClosedSeconds: number
+  /** UDP flows whose client has sent nothing after a reply. */
   readonly udpSeconds: number
+  readonly udpStreamSeconds: number
 }
 
 const UDP = 17
 const NS_PER_SECOND = 1_000_000_000n
 
+/** How far a flow has come, from its forward half. Pure; `flow_state_of` of the programs says the same. */
+export function stateOf(forward: Pick<Flow, 'sent' | 'heard'>): FlowState {
+  const either = forward.sent | forward.heard
+  const both = forward.sent & forward.heard
+  if (either & FlowSent.RST || both & FlowSent.FIN) return FlowState.CLOSED
+  if (!(forward.sent & FlowSent.ON)) return FlowState.OPENING
+  return either & FlowSent.FIN ? FlowState.HALF_CLOSED : FlowState.ESTABLISHED
+}
+
 /** Seconds that a flow in this state may be silent. Pure. */
-export function timeoutOf(proto: number, state: number, timeouts: FlowTimeouts): number {
-  if (proto === UDP) return state === FlowState.OPENING ? timeouts.udpUnrepliedSeconds : timeouts.udpSeconds
-  return state === FlowState.ESTABLISHED ? timeouts.tcpEstablishedSeconds : timeouts.tcpTransitorySeconds
+export function timeoutOf(proto: number, state: FlowState, timeouts: FlowTimeouts): number {
+  if (proto === UDP) return state === FlowState.OPENING ? timeouts.udpSeconds : timeouts.udpStreamSeconds
+  if (state === FlowState.CLOSED) return timeouts.tcpClosedSeconds
+  return state === FlowState.OPENING ? timeouts.tcpTransitorySeconds : timeouts.tcpEstablishedSeconds
+}
+
+/** The constants of tc.bpf.o that hold the timeouts. */
+export function timeoutConstants(timeouts: FlowTimeouts): Readonly<Record<string, Uint8Array>> {
+  const seconds = {
+    cfg_flow_tcp_established_s: timeouts.tcpEstablishedSeconds,
+    cfg_flow_tcp_transitory_s: timeouts.tcpTransitorySeconds,
+    cfg_flow_tcp_closed_s: timeouts.tcpClosedSeconds,
+    cfg_flow_udp_s: timeouts.udpSeconds,
+    cfg_flow_udp_stream_s: timeouts.udpStreamSeconds,
+  }
+  return Object.fromEntries(Object.entries(seconds).map(([name, value]) => [name, toBytes(u32, Math.ceil(value))]))
 }
 
 /** The key of a flow's other half: `to` with source and destination exchanged. */
@@ -76,7 +113,7 @@ export function lastSeen(each: WholeFlow): bigint {
 export function isExpired(each: WholeFlow, nowNs: bigint, retired: boolean, timeouts: FlowTimeouts): boolean {
   if (each.key.proto === UDP && retired) return true
   const idle = nowNs - lastSeen(each)
-  return idle > BigInt(timeoutOf(each.key.proto, each.forward.state, timeouts)) * NS_PER_SECOND
+  return idle > BigInt(Math.ceil(timeoutOf(each.key.proto, stateOf(each.forward), timeouts))) * NS_PER_SECOND
 }
 
 /** Ends the flows that are due; returns how many. */

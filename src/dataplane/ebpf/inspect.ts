@@ -5,7 +5,7 @@ import {
   backendStats,
   type Flow,
   FlowFlag,
-  flowStateNames,
+  FlowState,
   frontend,
   Hook,
   hookNames,
@@ -32,7 +32,7 @@ import type {
 import { dumpBackends, dumpService, entriesOf } from './adopt.js'
 import { openLink } from './cgroup-links.js'
 import { decodeFrontendKey, frontendKindName, protocolName } from './encode.js'
-import { lastSeen, walkFlows } from './flow-expiry.js'
+import { lastSeen, stateOf, walkFlows } from './flow-expiry.js'
 import { KernelMaps } from './kernel-maps.js'
 import { openPinnedMaps } from './loader.js'
 import { Pins } from './pins.js'
@@ -137,11 +137,18 @@ function backendRows(maps: KernelMaps, names: ReadonlyMap<number, ServicePortNam
     })
 }
 
+const stateNames: Readonly<Record<FlowState, FlowRow['state']>> = {
+  [FlowState.OPENING]: 'opening',
+  [FlowState.ESTABLISHED]: 'established',
+  [FlowState.HALF_CLOSED]: 'half-closed',
+  [FlowState.CLOSED]: 'closed',
+}
+
 function flowRows(maps: KernelMaps, names: ReadonlyMap<number, ServicePortName>, nowNs: bigint): FlowRow[] {
   return walkFlows(maps).flows.map(each => ({
     ...(names.get(each.forward.service) ?? { ...UNNAMED, protocol: protocolName(each.key.proto) ?? 'TCP' }),
     ...flowAddresses(each.key, each.forward),
-    state: (flowStateNames[each.forward.state] ?? 'opening') as FlowRow['state'],
+    state: stateNames[stateOf(each.forward)],
     local: (each.forward.flags & FlowFlag.LOCAL_BACKEND) !== 0,
     idleSeconds: Math.max(0, Number((nowNs - lastSeen(each)) / 1_000_000n) / 1000),
   }))

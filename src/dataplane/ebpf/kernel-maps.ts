@@ -54,6 +54,8 @@ export const HALVES_PER_FLOW = 2
 
 /** max_entries of each map whose size follows from the limits. */
 export function sizesOf(limits: Limits): Partial<Record<keyof typeof maps, number>> {
+  // A power of two: bpf/lib/flow_slot.h.
+  const flowSlots = 2 ** Math.ceil(Math.log2(limits.flows))
   return {
     frontends4: limits.frontends,
     frontends6: limits.frontends,
@@ -63,6 +65,7 @@ export function sizesOf(limits: Limits): Partial<Record<keyof typeof maps, numbe
     slots: limits.slots / SLOTS_PER_ELEMENT,
     backends: limits.backends,
     beStats: limits.backends,
-    flows: limits.flows * HALVES_PER_FLOW,
+    flows: flowSlots * HALVES_PER_FLOW,
+    flowSlots,
   }
 }

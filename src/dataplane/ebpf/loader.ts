@@ -21,12 +21,22 @@ export interface Loaded {
   readonly programs: ReadonlyMap<string, BpfProgram>
 }
 
+/** Values of the constants (`cfg_*`) of an object file, as its memory holds them. */
+export type Constants = Readonly<Partial<Record<(typeof OBJECTS)[number], Readonly<Record<string, Uint8Array>>>>>
+
 /**
  * Loads every object onto the pinned maps, making and pinning those that are missing,
  * and pins the programs. Nothing is attached. A map that an earlier run pinned keeps its
  * size; another shape under its name is refused, nothing is lost.
  */
-export function loadObjects(native: Native, objectsDir: string, pins: Pins, limits: Limits, logger: Logger): Loaded {
+export function loadObjects(
+  native: Native,
+  objectsDir: string,
+  pins: Pins,
+  limits: Limits,
+  constants: Constants,
+  logger: Logger,
+): Loaded {
   pins.makeFolders()
   pins.removeLeftovers()
   const handles = new Map<MapName, BpfMap>()
@@ -39,6 +49,7 @@ export function loadObjects(native: Native, objectsDir: string, pins: Pins, limi
     for (const file of OBJECTS) {
       const object = native.openObject(join(objectsDir, file))
       try {
+        for (const [name, bytes] of Object.entries(constants[file] ?? {})) object.setConstant(name, bytes)
         loadObject(object, file, handles, pins, limits)
         for (const name of object.programNames()) {
           const program = object.program(name)

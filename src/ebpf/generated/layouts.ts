@@ -165,11 +165,29 @@ export const flowDirectionNames: Readonly<Record<number, string>> = {
   2: 'reply',
 }
 
+/** enum flow_sent */
+export const FlowSent = {
+  SENT: 1,
+  ON: 2,
+  FIN: 4,
+  RST: 8,
+} as const
+export type FlowSent = (typeof FlowSent)[keyof typeof FlowSent]
+
+/** Labels of enum flow_sent by value. */
+export const flowSentNames: Readonly<Record<number, string>> = {
+  1: 'sent',
+  2: 'on',
+  4: 'fin',
+  8: 'rst',
+}
+
 /** enum flow_state */
 export const FlowState = {
   OPENING: 0,
   ESTABLISHED: 1,
-  CLOSING: 2,
+  HALF_CLOSED: 2,
+  CLOSED: 3,
 } as const
 export type FlowState = (typeof FlowState)[keyof typeof FlowState]
 
@@ -177,7 +195,8 @@ export type FlowState = (typeof FlowState)[keyof typeof FlowState]
 export const flowStateNames: Readonly<Record<number, string>> = {
   0: 'opening',
   1: 'established',
-  2: 'closing',
+  2: 'half_closed',
+  3: 'closed',
 }
 
 /** enum flow_flag */
@@ -618,24 +637,28 @@ export interface Flow {
   readonly backend: number
   readonly generation: number
   readonly service: number
+  readonly slot: number
   readonly direction: number
-  readonly state: number
   readonly flags: number
+  readonly sent: number
+  readonly heard: number
 }
 
-/** struct flow, 64 bytes */
+/** struct flow, 72 bytes */
 export const flow = {
   name: 'flow',
-  size: 64,
+  size: 72,
   offsets: {
     to: 0,
     seenNs: 40,
     backend: 48,
     generation: 52,
     service: 56,
-    direction: 60,
-    state: 61,
-    flags: 62,
+    slot: 60,
+    direction: 64,
+    flags: 65,
+    sent: 66,
+    heard: 67,
   },
   encode(view: DataView, at: number, value: Flow): void {
     tuple.encode(view, at, value.to)
@@ -643,10 +666,12 @@ export const flow = {
     view.setUint32(at + 48, uint(value.backend, 0xffffffff, 'flow.backend'), true)
     view.setUint32(at + 52, uint(value.generation, 0xffffffff, 'flow.generation'), true)
     view.setUint32(at + 56, uint(value.service, 0xffffffff, 'flow.service'), true)
-    view.setUint8(at + 60, uint(value.direction, 0xff, 'flow.direction'))
-    view.setUint8(at + 61, uint(value.state, 0xff, 'flow.state'))
-    view.setUint8(at + 62, uint(value.flags, 0xff, 'flow.flags'))
-    putZero(view, at + 63, 1)
+    view.setUint32(at + 60, uint(value.slot, 0xffffffff, 'flow.slot'), true)
+    view.setUint8(at + 64, uint(value.direction, 0xff, 'flow.direction'))
+    view.setUint8(at + 65, uint(value.flags, 0xff, 'flow.flags'))
+    view.setUint8(at + 66, uint(value.sent, 0xff, 'flow.sent'))
+    view.setUint8(at + 67, uint(value.heard, 0xff, 'flow.heard'))
+    putZero(view, at + 68, 4)
   },
   decode(view: DataView, at: number): Flow {
     return {
@@ -655,12 +680,66 @@ export const flow = {
       backend: view.getUint32(at + 48, true),
       generation: view.getUint32(at + 52, true),
       service: view.getUint32(at + 56, true),
-      direction: view.getUint8(at + 60),
-      state: view.getUint8(at + 61),
-      flags: view.getUint8(at + 62),
+      slot: view.getUint32(at + 60, true),
+      direction: view.getUint8(at + 64),
+      flags: view.getUint8(at + 65),
+      sent: view.getUint8(at + 66),
+      heard: view.getUint8(at + 67),
     }
   },
 } as const satisfies Codec<Flow> & { offsets: Readonly<Record<string, number>> }
+
+/** struct flow_hand */
+export interface FlowHand {
+  readonly next: bigint
+}
+
+/** struct flow_hand, 8 bytes */
+export const flowHand = {
+  name: 'flow_hand',
+  size: 8,
+  offsets: {
+    next: 0,
+  },
+  encode(view: DataView, at: number, value: FlowHand): void {
+    view.setBigUint64(at, uint64(value.next, 'flow_hand.next'), true)
+  },
+  decode(view: DataView, at: number): FlowHand {
+    return {
+      next: view.getBigUint64(at, true),
+    }
+  },
+} as const satisfies Codec<FlowHand> & { offsets: Readonly<Record<string, number>> }
+
+/** struct flow_stats */
+export interface FlowStats {
+  readonly evicted: bigint
+  readonly snatFlows: bigint
+  readonly snatTries: bigint
+}
+
+/** struct flow_stats, 24 bytes */
+export const flowStats = {
+  name: 'flow_stats',
+  size: 24,
+  offsets: {
+    evicted: 0,
+    snatFlows: 8,
+    snatTries: 16,
+  },
+  encode(view: DataView, at: number, value: FlowStats): void {
+    view.setBigUint64(at, uint64(value.evicted, 'flow_stats.evicted'), true)
+    view.setBigUint64(at + 8, uint64(value.snatFlows, 'flow_stats.snat_flows'), true)
+    view.setBigUint64(at + 16, uint64(value.snatTries, 'flow_stats.snat_tries'), true)
+  },
+  decode(view: DataView, at: number): FlowStats {
+    return {
+      evicted: view.getBigUint64(at, true),
+      snatFlows: view.getBigUint64(at + 8, true),
+      snatTries: view.getBigUint64(at + 16, true),
+    }
+  },
+} as const satisfies Codec<FlowStats> & { offsets: Readonly<Record<string, number>> }
 
 /** struct device */
 export interface Device {
@@ -868,6 +947,30 @@ export const maps = {
     key: tuple,
     value: flow,
   } satisfies MapLayout<Tuple, Flow>,
+  flowSlots: {
+    name: 'flow_slots_v1',
+    type: 2,
+    flags: 0,
+    maxEntries: 65536,
+    key: u32,
+    value: tuple,
+  } satisfies MapLayout<number, Tuple>,
+  flowHand: {
+    name: 'flow_hand_v1',
+    type: 2,
+    flags: 0,
+    maxEntries: 1,
+    key: u32,
+    value: flowHand,
+  } satisfies MapLayout<number, FlowHand>,
+  flowStats: {
+    name: 'flow_stats_v1',
+    type: 6,
+    flags: 0,
+    maxEntries: 1,
+    key: u32,
+    value: flowStats,
+  } satisfies MapLayout<number, FlowStats>,
   devices: {
     name: 'devices_v1',
     type: 1,

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * flow_state.h: how far has a flow come, and how long may it be silent? Pure.
+ *
+ * Sequence numbers are not followed, so anybody who can send a segment with a flow's
+ * addresses can close it. All that does is to shorten the time it may be silent: packets
+ * go on to the same backend, and the next segment of that side takes a reset back.
+ */
+#ifndef WAGGLE_LIB_FLOW_STATE_H
+#define WAGGLE_LIB_FLOW_STATE_H
+
+#include "../layout/flow.h"
+#include "clock.h"
+#include "packet.h"
+
+/* Seconds without a packet in either direction, set by the loader (RFC 5382 REQ-5, RFC 4787 REQ-5). */
+const volatile __u32 cfg_flow_tcp_established_s = 7440;
+const volatile __u32 cfg_flow_tcp_transitory_s = 240;
+const volatile __u32 cfg_flow_tcp_closed_s = 10;
+const volatile __u32 cfg_flow_udp_s = 120;
+const volatile __u32 cfg_flow_udp_stream_s = 300;
+
+/* flow.sent of a half after packet p of it. */
+static __always_inline __u8 flow_sent_with(const struct packet *p, const struct flow *half)
+{
+	__u8 sent = half->sent | FLOW_SENT;
+
+	if (p->tcp_flags & TCP_RST)
+		return sent | FLOW_SENT_RST;
+	sent &= ~FLOW_SENT_RST;
+	if (p->tcp_flags & TCP_FIN)
+		sent |= FLOW_SENT_FIN;
+	if (half->direction == FLOW_FORWARD && half->heard && !(p->tcp_flags & TCP_SYN))
+		sent |= FLOW_SENT_ON;
+	return sent;
+}
+
+static __always_inline enum flow_state flow_state_of(const struct flow *forward)
+{
+	__u8 either = forward->sent | forward->heard;
+
+	if (either & FLOW_SENT_RST || forward->sent & forward->heard & FLOW_SENT_FIN)
+		return FLOW_CLOSED;
+	if (!(forward->sent & FLOW_SENT_ON))
+		return FLOW_OPENING;
+	return either & FLOW_SENT_FIN ? FLOW_HALF_CLOSED : FLOW_ESTABLISHED;
+}
+
+/* May a flow in this state end before its time, to make room for another? */
+static __always_inline bool flow_state_yields(enum flow_state state)
+{
+	return state == FLOW_OPENING || state == FLOW_CLOSED;
+}
+
+static __always_inline __u64 flow_timeout_ns(__u8 proto, enum flow_state state)
+{
+	__u32 seconds;
+
+	if (proto == IPPROTO_UDP)
+		seconds = state == FLOW_OPENING ? cfg_flow_udp_s : cfg_flow_udp_stream_s;
+	else if (state == FLOW_CLOSED)
+		seconds = cfg_flow_tcp_closed_s;
+	else
+		seconds = state == FLOW_OPENING ? cfg_flow_tcp_transitory_s : cfg_flow_tcp_established_s;
+	return seconds * NSEC_PER_SEC;
+}
+
+#endif
