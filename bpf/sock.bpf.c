@@ -22,7 +22,7 @@ static __always_inline int connect(struct bpf_sock_addr *ctx, bool ipv6)
 {
 	const struct frontend *frontend;
 	struct sock_call call;
-	struct choice choice;
+	struct choice choice = {};
 	int ret;
 
 	ret = sock_call_read(ctx, ipv6, &call);
@@ -30,7 +30,7 @@ static __always_inline int connect(struct bpf_sock_addr *ctx, bool ipv6)
 		return ret;
 	ret = frontend_lookup(&call.addr, call.port, call.proto, &frontend);
 	if (!ret)
-		ret = sock_select(ctx, frontend, &choice);
+		ret = sock_select(ctx, ipv6, frontend, &choice);
 	/* A refused connect() leaves the socket where it was. */
 	if (ret && !request_is_refused(ret))
 		sock_mark_remove(ctx->sk);
@@ -46,7 +46,7 @@ static __always_inline int sendmsg(struct bpf_sock_addr *ctx, bool ipv6)
 	const struct frontend *frontend;
 	const struct sock_peer *peer;
 	struct sock_call call;
-	struct choice choice;
+	struct choice choice = {};
 	int ret;
 
 	ret = sock_call_read(ctx, ipv6, &call);
@@ -62,7 +62,7 @@ static __always_inline int sendmsg(struct bpf_sock_addr *ctx, bool ipv6)
 		sock_call_write(ctx, ipv6, &peer->backend_addr, peer->backend_port);
 		return OUTCOME_TRANSLATED;
 	}
-	ret = sock_select(ctx, frontend, &choice);
+	ret = sock_select(ctx, ipv6, frontend, &choice);
 	if (ret)
 		return ret;
 	sock_sendto_remember(ctx, &call, frontend->service, &choice);

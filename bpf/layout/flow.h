@@ -103,7 +103,7 @@ struct sock_peer {
 	__u32 generation;
 	__u32 service;
 	__u8 proto;   /* IPPROTO_* */
-	__u8 counted; /* 1 = raised backend_stats.udp_live */
+	__u8 counted; /* 1 = raised backend_stats.udp_live or tcp_live */
 	__u8 zero[6];
 };
 

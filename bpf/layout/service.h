@@ -26,6 +26,8 @@ enum frontend_kind {
 enum frontend_flag {
 	/* The address is also one of the node's own: an unknown port belongs to the host. */
 	FRONTEND_FLAG_OWN_ADDRESS = 1,
+	/* A loopback address: each network namespace has its own, this is the node's. Packets never reach it. */
+	FRONTEND_FLAG_LOOPBACK = 2,
 };
 
 /* Key of frontends4: {address, port, protocol}; port and proto are 0 for FRONTEND_ADDRESS. */
@@ -51,10 +53,13 @@ struct frontend {
 	__u16 zero;
 };
 
-/* How a new flow gets its backend. */
+/* How a new flow gets its backend: which slot of the list, one small header each in lib/. */
 enum scheduler {
 	SCHEDULER_RANDOM = 0,
 	SCHEDULER_RR = 1,
+	SCHEDULER_SOURCE_HASH = 2,
+	SCHEDULER_MAGLEV = 3,
+	SCHEDULER_LEAST_CONN = 4,
 };
 
 /* Bits of service.flags. */
@@ -63,11 +68,29 @@ enum service_flag {
 	SERVICE_INTERNAL_LOCAL = 1,
 	/* externalTrafficPolicy: Local */
 	SERVICE_EXTERNAL_LOCAL = 2,
+	/* Its load-balancer frontends let in only the sources in source_ranges. */
+	SERVICE_SOURCE_RANGES = 4,
+	/* An address of this node is among them. */
+	SERVICE_SOURCE_NODE = 8,
+	/* All addresses of this node's pods are. */
+	SERVICE_SOURCE_PODS = 16,
+};
+
+/*
+ * Key of source_ranges, a trie of prefixes. The prefix counts the bits of service and
+ * addr together, so a range of one service is never another's: 32 + 96 + bits of an IPv4
+ * network, 32 + bits of an IPv6 one. Service 0 stands for the pod networks of the cluster.
+ */
+struct source_range_key {
+	__u32 prefix; /* in bits, host order */
+	__u32 service; /* index into services; 0 = pod networks */
+	struct ip_addr addr;
 };
 
 /*
  * One Service port. cluster and local are each read with one 8-byte load and split
- * by shift: the low 32 bits are the first slot, the high 32 bits the count.
+ * by shift: the low 32 bits are the first slot, the high 32 bits the count. A backend
+ * may have several slots: as many as its weight says, or its share of a Maglev table.
  */
 struct service {
 	__u64 cluster;	  /* all usable backends */
@@ -106,7 +129,7 @@ struct backend {
 	__u8 zero;
 	__u32 generation; /* raised at removal; never 0 for a backend in use */
 	__u32 service;	  /* owner: index into services */
-	__u32 spare;
+	__u32 weight;	  /* its share of new flows against its service's others, 1-100 */
 };
 
 /* Value of service_names: what operators call the Service port; not read by packets. */
@@ -130,14 +153,18 @@ struct service_stats {
 struct backend_stats {
 	__u64 opened;	/* flows given to this backend since it got its index */
 	__u64 udp_live; /* connected UDP sockets of this node that point at it now */
+	__u64 tcp_live; /* the same for TCP */
+	__u64 spare;	/* one cache line holds all of it */
 };
 
 _Static_assert(sizeof(struct frontend4_key) == 8, "frontend4_key is 8 bytes");
 _Static_assert(sizeof(struct frontend6_key) == 20, "frontend6_key is 20 bytes");
+_Static_assert(sizeof(struct source_range_key) == 24, "source_range_key is 24 bytes");
 _Static_assert(sizeof(struct frontend) == 8, "frontend is 8 bytes");
 _Static_assert(sizeof(struct service) == 32, "service is 32 bytes");
 _Static_assert(sizeof(struct slot_block) == 64, "slot_block is 64 bytes");
 _Static_assert(sizeof(struct backend) == 32, "backend is 32 bytes");
+_Static_assert(sizeof(struct backend_stats) == 32, "backend_stats is 32 bytes");
 _Static_assert(sizeof(struct service_name) == 200, "service_name is 200 bytes");
 
 #endif

@@ -9,19 +9,15 @@
 #ifndef WAGGLE_LIB_OPEN_H
 #define WAGGLE_LIB_OPEN_H
 
+#include "client.h"
 #include "flow.h"
 #include "frontend_lookup.h"
+#include "martian.h"
 #include "packet.h"
 #include "route.h"
 #include "select.h"
 #include "snat.h"
-
-/* Does a traffic policy bind this flow to backends on this node? */
-static __always_inline bool open_is_local_only(const struct frontend *frontend, const struct service *service)
-{
-	return service->flags &
-	       (frontend->kind == FRONTEND_CLUSTER_IP ? SERVICE_INTERNAL_LOCAL : SERVICE_EXTERNAL_LOCAL);
-}
+#include "source_range.h"
 
 /*
  * The middle of a connection goes to the stack whatever its port: it may be a flow from
@@ -75,7 +71,8 @@ static __always_inline int flow_open(struct packet *p)
 	const struct service *service;
 	struct affinity_key client;
 	struct flow half = {};
-	struct choice choice;
+	struct choice choice = {};
+	__u32 connection = 0;
 	int ret;
 
 	if (packet_is_tcp(p) && !packet_is_pure_syn(p))
@@ -83,12 +80,22 @@ static __always_inline int flow_open(struct packet *p)
 	ret = frontend_lookup(&p->tuple.dst, p->tuple.dport, p->tuple.proto, &frontend);
 	if (ret)
 		return ret;
+	/* Nobody's packet may reach what is for the node alone (CVE-2020-8558). */
+	if (frontend->flags & FRONTEND_FLAG_LOOPBACK)
+		return OUTCOME_NOT_SERVICE;
+	if (martian_source(p))
+		return -OUTCOME_MARTIAN;
 	half.service = frontend->service;
 	service = service_get(half.service);
 	if (!service)
 		return -OUTCOME_BROKEN_STATE;
+	if (source_range_binds(frontend, service) && !source_range_has(half.service, &p->tuple.src))
+		return -OUTCOME_SOURCE_DENIED;
 	affinity_key_from_addr(&client, &p->tuple.src);
-	ret = select_backend(half.service, open_is_local_only(frontend, service), &client, &choice);
+	if (select_hashes_connection(service))
+		connection = sched_maglev_packet(&p->tuple);
+	ret = select_backend(half.service, client_is_bound_to_node(frontend, service, &p->tuple.src), &client,
+			     connection, &choice);
 	if (ret)
 		return ret;
 	if (addr_is_ipv4(&choice.addr) != p->ipv4)

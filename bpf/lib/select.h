@@ -3,7 +3,8 @@
  * select.h: which backend does a new flow get?
  *
  * in    a service index, whether the local list binds this client, the client's
- *       affinity key (its service field is filled in here)
+ *       affinity key (its service field is filled in here), a hash of the connection
+ *       if select_hashes_connection, else 0
  * out   0 with *choice set; -OUTCOME_NO_BACKEND; -OUTCOME_NO_LOCAL_BACKEND;
  *       -OUTCOME_BROKEN_STATE
  * maps  services_v1, slots_v1, backends_v1 (read), svc_stats_v1, be_stats_v1,
@@ -15,6 +16,12 @@
 #include "../maps.h"
 #include "affinity.h"
 #include "backend.h"
+#include "sched_least_conn.h"
+#include "sched_maglev.h"
+#include "sched_random.h"
+#include "sched_rr.h"
+#include "sched_source_hash.h"
+#include "slot.h"
 
 struct choice {
 	struct ip_addr addr;
@@ -29,28 +36,37 @@ static __always_inline const struct service *service_get(__u32 index)
 	return bpf_map_lookup_elem(&services_v1, &index);
 }
 
-/* Backend index in a slot; 0 when the slot does not exist. */
-static __always_inline __u32 slot_get(__u32 slot)
+/* Position in a list of count backends that begins at slot base. count is not 0. */
+static __always_inline __u32 schedule(__u8 scheduler, __u32 base, __u32 count,
+				      struct service_stats *stats,
+				      const struct affinity_key *client, __u32 connection)
 {
-	__u32 block = slot / 16;
-	const struct slot_block *words = bpf_map_lookup_elem(&slots_v1, &block);
+	switch (scheduler) {
+	case SCHEDULER_RR:
+		return sched_rr(stats, count);
+	case SCHEDULER_SOURCE_HASH:
+		return hash_position(sched_source_hash(client), count);
+	case SCHEDULER_MAGLEV:
+		return hash_position(connection, count);
+	case SCHEDULER_LEAST_CONN:
+		return sched_least_conn(base, count);
+	default:
+		return sched_random(count);
+	}
+}
 
-	return words ? words->words[slot % 16] : 0;
+/* Whether the caller has to hash the connection; for all other schedulers it need not. */
+static __always_inline bool select_hashes_connection(const struct service *service)
+{
+	return service->scheduler == SCHEDULER_MAGLEV;
 }
 
 /*
- * Position in a list of count backends. count is not 0. Round robin counts on each
- * CPU by itself, so no cache line is shared: n flows differ from even by one a CPU.
+ * Global, so that the verifier looks at it once and not with every path that leads here:
+ * it knows nothing of the arguments then, not even that they are there.
  */
-static __always_inline __u32 schedule(__u8 scheduler, __u32 count, struct service_stats *stats)
-{
-	if (scheduler == SCHEDULER_RR)
-		return stats->rr_cursor++ % count;
-	return bpf_get_prandom_u32() % count;
-}
-
-static __always_inline int select_backend(__u32 index, bool local, struct affinity_key *client,
-					  struct choice *choice)
+__noinline int select_backend(__u32 index, __u32 local, struct affinity_key *client,
+			      __u32 connection, struct choice *choice)
 {
 	const struct service *service = service_get(index);
 	struct service_stats *stats = bpf_map_lookup_elem(&svc_stats_v1, &index);
@@ -61,7 +77,7 @@ static __always_inline int select_backend(__u32 index, bool local, struct affini
 	__u32 chosen;
 	__u32 count;
 
-	if (!service || !stats)
+	if (!service || !stats || !client || !choice)
 		return -OUTCOME_BROKEN_STATE;
 	/* One load: base and count of the same list (bpf/layout/service.h). */
 	range = *(volatile const __u64 *)(local ? &service->local : &service->cluster);
@@ -76,7 +92,9 @@ static __always_inline int select_backend(__u32 index, bool local, struct affini
 	if (service->affinity_s)
 		bound = affinity_find(client, service->affinity_s,
 				      local ? BACKEND_IN_LOCAL : BACKEND_IN_CLUSTER);
-	chosen = bound ?: slot_get((__u32)range + schedule(service->scheduler, count, stats));
+	chosen = bound ?:
+			 slot_get((__u32)range + schedule(service->scheduler, range, count, stats,
+							  client, connection));
 	backend = backend_get(chosen);
 	backend_stats = backend_stats_get(chosen);
 	if (!chosen || !backend || !backend_stats)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * sock_mark.h: the mark on a connected socket, and the count of the UDP sockets that
- * are connected to a backend.
+ * sock_mark.h: the mark on a connected socket, and the count of the sockets that are
+ * connected to a backend, UDP and TCP apart: UDP ones are ended when it goes, and both
+ * are its load (sched_least_conn.h).
  *
  * maps  sock_conn_v1 (read, write), be_stats_v1 (write)
  *
@@ -15,30 +16,35 @@
 
 #include "sock_peer.h"
 
+static __always_inline __u64 *sock_mark_counter(const struct sock_peer *mark)
+{
+	struct backend_stats *stats = backend_stats_get(mark->backend);
+
+	if (!stats)
+		return NULL;
+	return mark->proto == IPPROTO_UDP ? &stats->udp_live : &stats->tcp_live;
+}
+
 /* Lowers the live count that the mark once raised. */
 static __always_inline void sock_mark_uncount(struct sock_peer *mark)
 {
-	struct backend_stats *stats;
+	__u64 *live;
 
 	if (!mark->counted)
 		return;
-	stats = backend_stats_get(mark->backend);
-	if (stats)
-		__sync_fetch_and_sub(&stats->udp_live, 1);
+	live = sock_mark_counter(mark);
+	if (live)
+		__sync_fetch_and_sub(live, 1);
 	mark->counted = 0;
 }
 
-/* Raises it for a connected UDP socket. TCP is left to its peer, so nobody asks for its number. */
 static __always_inline void sock_mark_count(struct sock_peer *mark)
 {
-	struct backend_stats *stats;
+	__u64 *live = sock_mark_counter(mark);
 
-	if (mark->proto != IPPROTO_UDP)
+	if (!live)
 		return;
-	stats = backend_stats_get(mark->backend);
-	if (!stats)
-		return;
-	__sync_fetch_and_add(&stats->udp_live, 1);
+	__sync_fetch_and_add(live, 1);
 	mark->counted = 1;
 }
 

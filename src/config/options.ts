@@ -1,6 +1,9 @@
+import type { Cidr } from '../model/cidr.js'
+import { SCHEDULERS, type Scheduler } from '../model/desired.js'
 import {
   type BindAddress,
   bindAddress,
+  bool,
   choice,
   cidr,
   duration,
@@ -87,21 +90,39 @@ export const OPTIONS = {
     stability: 'stable',
     group: 'General',
   }),
-  scheduler: option<'random' | 'rr'>({
+  scheduler: option<Scheduler>({
     flag: 'scheduler',
-    type: choice('random', 'rr'),
+    type: choice(...SCHEDULERS),
     fallback: { value: 'random' },
     description:
-      'How a new flow gets its backend where the Service has no annotation `waggle.io/scheduler`: at random, or round robin on each CPU.',
+      'How a new flow gets its backend where the Service has no annotation `waggle.io/scheduler`: at random, round robin on each CPU, by the address of the client, by the connection (Maglev), or the less busy of two.',
     stability: 'stable',
     group: 'General',
   }),
   nodePortAddresses: option<readonly string[]>({
     flag: 'nodeport-addresses',
-    type: list(wordOr(['primary', 'all'], cidr)),
+    type: list(wordOr(['primary', 'localhost', 'all'], cidr)),
     fallback: { value: Object.freeze(['primary']) },
     description:
-      "Which of the Node's InternalIPs serve node ports: `primary` is the first of each family, `all` every one, a CIDR those inside it.",
+      "Which addresses of this machine serve node ports: `primary` is the Node's first InternalIP of each family, `localhost` 127.0.0.1 and ::1, `all` every address, a CIDR those inside it.",
+    stability: 'stable',
+    group: 'General',
+  }),
+  localhostNodePorts: option<boolean>({
+    flag: 'localhost-node-ports',
+    type: bool,
+    fallback: { value: true },
+    description:
+      'Node ports on 127.0.0.1 and ::1 for processes of the node, where `--nodeport-addresses` has these addresses (`localhost`, `all` or a CIDR). Served at the socket: no setting of the kernel is opened for it, and no packet gets there. kube-proxy calls it `--iptables-localhost-nodeports`.',
+    stability: 'stable',
+    group: 'General',
+  }),
+  clusterCidr: option<readonly Cidr[]>({
+    flag: 'cluster-cidr',
+    type: list(cidr),
+    fallback: { derived: "the Node's `spec.podCIDRs`" },
+    description:
+      "Networks of all pods of the cluster. A packet from there is a pod's, so `externalTrafficPolicy: Local` does not bind it to this node's endpoints.",
     stability: 'stable',
     group: 'General',
   }),
@@ -171,6 +192,15 @@ export const OPTIONS = {
     fallback: { value: 65_536 },
     description: 'Most frontends (address, port, protocol) of each family. Fixed when the maps are made.',
     stability: 'stable',
+    group: 'Limits',
+  }),
+  maxSourceRanges: option<number>({
+    flag: 'max-source-ranges',
+    type: integer(16, 4_000_000),
+    fallback: { value: 65_536 },
+    description:
+      'Most networks of `loadBalancerSourceRanges`, counted once for each Service port, and of `--cluster-cidr`. Fixed when the maps are made.',
+    stability: 'beta',
     group: 'Limits',
   }),
   maxBackends: option<number>({

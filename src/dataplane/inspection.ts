@@ -1,4 +1,5 @@
 import type { Address } from '../model/address.js'
+import type { Cidr } from '../model/cidr.js'
 import type { FrontendKind, Protocol, Scheduler } from '../model/desired.js'
 
 /**
@@ -24,10 +25,12 @@ export interface ServiceRow extends ServicePortName {
   readonly affinitySeconds: number
   readonly internalLocal: boolean
   readonly externalLocal: boolean
+  /** Networks that may use its load-balancer frontends; undefined = everybody. */
+  readonly sourceRanges: readonly Cidr[] | undefined
   readonly frontends: readonly { readonly kind: FrontendKind; readonly address: Address; readonly port: number }[]
-  /** Length of the cluster-wide list. */
+  /** In the cluster-wide list. */
   readonly backends: number
-  /** Length of the list of this node's backends. */
+  /** In the list of this node's backends. */
   readonly localBackends: number
   /** Flows and connections that got a backend. */
   readonly opened: number
@@ -48,6 +51,10 @@ export interface BackendRow extends ServicePortName {
   readonly opened: number
   /** Connected UDP sockets of this node that point at it now. */
   readonly udpLive: number
+  /** The same for TCP. */
+  readonly tcpLive: number
+  /** Share of new flows against the Service port's other backends. */
+  readonly weight: number
 }
 
 export interface FlowRow extends ServicePortName {

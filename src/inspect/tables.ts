@@ -33,6 +33,7 @@ export function serviceTable(services: readonly ServiceRow[]): Table {
     'SCHEDULER',
     'AFFINITY',
     'LOCAL-ONLY',
+    'SOURCES',
     'OPENED',
     'REFUSED',
   ]
@@ -45,6 +46,7 @@ export function serviceTable(services: readonly ServiceRow[]): Table {
         service.scheduler,
         service.affinitySeconds > 0 ? `${service.affinitySeconds}s` : '-',
         localOnly(service),
+        sources(service),
         service.opened,
         service.refused,
       ]
@@ -64,15 +66,22 @@ function localOnly({ internalLocal, externalLocal }: ServiceRow): string {
   return [internalLocal ? 'internal' : '', externalLocal ? 'external' : ''].filter(Boolean).join(',') || '-'
 }
 
+/** Who may use the load-balancer frontends. */
+function sources({ sourceRanges }: ServiceRow): string {
+  return sourceRanges === undefined ? '-' : sourceRanges.join(',') || 'none'
+}
+
 export function backendTable(backends: readonly BackendRow[]): Table {
   return table(
-    [...NAME, 'BACKEND', 'NODE', 'LISTS', 'OPENED', 'UDP-SOCKETS'],
+    [...NAME, 'BACKEND', 'NODE', 'LISTS', 'WEIGHT', 'OPENED', 'TCP-SOCKETS', 'UDP-SOCKETS'],
     backends.map(row => [
       ...nameCells(row),
       formatEndpoint(row.address, row.backendPort),
       row.local ? 'this' : 'other',
       [row.inCluster ? 'cluster' : '', row.inLocal ? 'local' : ''].filter(Boolean).join(',') || 'none',
+      row.weight,
       row.opened,
+      row.tcpLive,
       row.udpLive,
     ]),
   )

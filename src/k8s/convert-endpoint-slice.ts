@@ -5,6 +5,8 @@ import { identity, isLabelledAway, isPort, portNameOf, protocolOf, usableAddress
 import { isRecord, type Path, Report, show } from './convert-report.js'
 
 const SERVICE_NAME = 'kubernetes.io/service-name'
+const WEIGHT = 'waggle.io/weight'
+const WEIGHT_MAX = 100
 
 /** An EndpointSlice of discovery.k8s.io/v1. Absent: labelled away, or of type FQDN. */
 export function convertEndpointSlice(raw: unknown): Converted {
@@ -26,7 +28,18 @@ export function convertEndpointSlice(raw: unknown): Converted {
   }
   const ports = portsOf(raw.ports, report)
   const endpoints = endpointsOf(raw.endpoints, family, report)
-  return report.result(key, { kind: 'EndpointSlice', namespace, name, service, family, endpoints, ports })
+  const weight = weightOf(id.annotations[WEIGHT], report)
+  return report.result(key, { kind: 'EndpointSlice', namespace, name, service, family, ...weight, endpoints, ports })
+}
+
+/** Weight 0 is not one of them: an endpoint that is to get nothing is not ready. */
+function weightOf(value: unknown, report: Report): Pick<EndpointSliceObject, 'weight'> {
+  if (value === undefined || value === null) return {}
+  const weight = typeof value === 'string' && /^[0-9]{1,3}$/.test(value) ? Number(value) : 0
+  if (weight >= 1 && weight <= WEIGHT_MAX) return { weight }
+  const message = `is ${show(value)}; write a number from 1 to ${WEIGHT_MAX} in quotes (1 used)`
+  report.warn(['metadata', 'annotations', WEIGHT], message)
+  return {}
 }
 
 /** A port without a number would mean all ports, which no proxy implements: skipped with a warning. */

@@ -1,5 +1,6 @@
 import { type Address, type Family, familyOf } from '../model/address.js'
-import type { Scheduler } from '../model/desired.js'
+import { type Cidr, familyOfCidr, parseCidr } from '../model/cidr.js'
+import { SCHEDULERS, type Scheduler } from '../model/desired.js'
 import type { ServiceObject, ServicePortObject } from '../model/objects.js'
 import type { Converted } from './convert.js'
 import {
@@ -42,6 +43,8 @@ function isHeadless(spec: Fields): boolean {
 function serviceOf(id: Identity, spec: Fields, status: Fields, report: Report): ServiceObject {
   const clusterIPs = clusterIPsOf(spec, report)
   const families = clusterIPs.map(familyOf)
+  const externalIPs = externalIPsOf(spec, families, report)
+  const loadBalancerIPs = loadBalancerIPsOf(status, families, report)
   const policy = (name: string) => report.oneOf(spec[name], ['spec', name], ['Cluster', 'Local'], 'Cluster')
   return {
     kind: 'Service',
@@ -49,8 +52,9 @@ function serviceOf(id: Identity, spec: Fields, status: Fields, report: Report): 
     name: id.name,
     type: report.oneOf(spec.type, ['spec', 'type'], ['ClusterIP', 'NodePort', 'LoadBalancer'], 'ClusterIP'),
     clusterIPs,
-    externalIPs: externalIPsOf(spec, families, report),
-    loadBalancerIPs: loadBalancerIPsOf(spec, status, families, report),
+    externalIPs,
+    loadBalancerIPs,
+    ...sourceRangesOf(spec, loadBalancerIPs, report),
     ports: portsOf(spec.ports, report),
     affinitySeconds: affinityOf(spec, report),
     internalLocal: policy('internalTrafficPolicy') === 'Local',
@@ -97,12 +101,8 @@ function externalIPsOf(spec: Fields, families: readonly Family[], report: Report
   return addresses
 }
 
-/**
- * Addresses of the load balancer that the node itself answers: ipMode VIP or unset
- * (KEP-1860). With loadBalancerSourceRanges, which waggle does not enforce yet, none:
- * a list that restricts must not come to mean open.
- */
-function loadBalancerIPsOf(spec: Fields, status: Fields, families: readonly Family[], report: Report): Address[] {
+/** Addresses of the load balancer that the node itself answers: ipMode VIP or unset (KEP-1860). */
+function loadBalancerIPsOf(status: Fields, families: readonly Family[], report: Report): Address[] {
   const path = ['status', 'loadBalancer', 'ingress'] as const
   const balancer = report.record(status.loadBalancer, ['status', 'loadBalancer'])
   const addresses: Address[] = []
@@ -116,21 +116,35 @@ function loadBalancerIPsOf(spec: Fields, status: Fields, families: readonly Fami
     if (mode === 'VIP') addFrontend(addresses, entry.ip, [...path, i, 'ip'], families, report)
     else report.warn([...path, i, 'ipMode'], `is ${show(mode)}; write VIP or Proxy (address skipped)`)
   }
-  const ranges = report.list(spec.loadBalancerSourceRanges, ['spec', 'loadBalancerSourceRanges'])
-  const open = (family: Family) => ranges.length === 0 || ranges.some(range => isAll(range, family))
-  const served = addresses.filter(address => open(familyOf(address)))
-  if (served.length < addresses.length) {
-    const remedy = 'remove the field or filter in front of the node'
-    report.warn(
-      ['spec', 'loadBalancerSourceRanges'],
-      `is not enforced yet; ${remedy} (load-balancer addresses not served)`,
-    )
-  }
-  return served
+  return addresses
 }
 
-function isAll(range: unknown, family: Family): boolean {
-  return typeof range === 'string' && range.trim() === (family === 'IPv4' ? '0.0.0.0/0' : '::/0')
+/**
+ * Who may use the load-balancer addresses. An empty list restricts nobody, as in the API;
+ * one of which no entry can be read lets nobody in: a list that restricts must not come
+ * to mean open. Spaces around an entry are cut off, bits beyond its prefix too.
+ */
+function sourceRangesOf(
+  spec: Fields,
+  balancers: readonly Address[],
+  report: Report,
+): Pick<ServiceObject, 'sourceRanges'> {
+  const path = ['spec', 'loadBalancerSourceRanges'] as const
+  const listed = report.list(spec.loadBalancerSourceRanges, path)
+  if (listed.length === 0) return {}
+  const ranges = new Set<Cidr>()
+  for (const [i, entry] of listed.entries()) {
+    const range = typeof entry === 'string' ? parseCidr(entry.trim()) : undefined
+    if (range !== undefined) ranges.add(range)
+    else report.warn([...path, i], `is ${show(entry)}; write a network such as 192.0.2.0/24 (skipped)`)
+  }
+  const families = new Set([...ranges].map(familyOfCidr))
+  for (const family of new Set(balancers.map(familyOf))) {
+    if (families.has(family)) continue
+    const message = `lets nobody in by ${family}; add a network of that family for those who may`
+    report.warn(path, message)
+  }
+  return { sourceRanges: [...ranges].sort() }
 }
 
 function addFrontend(into: Address[], value: unknown, path: Path, families: readonly Family[], report: Report): void {
@@ -191,7 +205,11 @@ function affinityOf(spec: Fields, report: Report): number {
 
 function schedulerOf(annotations: Fields, report: Report): Scheduler | undefined {
   const value = annotations[SCHEDULER]
-  if (value === undefined || value === null || value === 'random' || value === 'rr') return value ?? undefined
-  report.warn(['metadata', 'annotations', SCHEDULER], `is ${show(value)}; write random or rr (node's default used)`)
-  return undefined
+  if (value === undefined || value === null) return undefined
+  const scheduler = SCHEDULERS.find(each => each === value)
+  if (scheduler === undefined) {
+    const message = `is ${show(value)}; write one of ${SCHEDULERS.join(', ')} (node's default used)`
+    report.warn(['metadata', 'annotations', SCHEDULER], message)
+  }
+  return scheduler
 }

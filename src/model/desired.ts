@@ -1,4 +1,5 @@
 import type { Address } from './address.js'
+import type { Cidr } from './cidr.js'
 
 /**
  * What a node wants its kernel to do, in the words of the product: the output of plan
@@ -11,7 +12,9 @@ export type Protocol = 'TCP' | 'UDP' | 'SCTP'
 /** `namespace/name:port/protocol`, e.g. `default/web:http/TCP`; unique in a state. The port name may be empty. */
 export type ServicePortKey = string
 
-export type Scheduler = 'random' | 'rr'
+/** How a new flow gets its backend; docs/schedulers.md says what each is good for. */
+export const SCHEDULERS = ['random', 'rr', 'source-hash', 'maglev', 'least-conn'] as const
+export type Scheduler = (typeof SCHEDULERS)[number]
 
 /** Where a frontend's address comes from; decides which traffic policy binds it. */
 export type FrontendKind = 'ClusterIP' | 'ExternalIP' | 'LoadBalancer' | 'NodePort'
@@ -39,6 +42,18 @@ export interface Backend {
   readonly inCluster: boolean
   /** The same for the list of this node's endpoints alone; implies `local`. */
   readonly inLocal: boolean
+  /** Share of new flows against the other backends, 1-100. */
+  readonly weight: number
+}
+
+/** Who may use the load-balancer frontends of a Service port; all its other frontends are open. */
+export interface SourceRanges {
+  /** Of the Service port's family, sorted, no duplicates; none = nobody. */
+  readonly ranges: readonly Cidr[]
+  /** An address of this node is in them. */
+  readonly node: boolean
+  /** Every address of this node's pods is in them. */
+  readonly pods: boolean
 }
 
 /**
@@ -60,6 +75,8 @@ export interface ServicePort {
   readonly internalLocal: boolean
   /** externalTrafficPolicy: Local */
   readonly externalLocal: boolean
+  /** Unset = everybody. */
+  readonly sourceRanges?: SourceRanges
   /** Sorted by kind, address, port; no duplicates. */
   readonly frontends: readonly Frontend[]
   /**
@@ -74,4 +91,6 @@ export interface DesiredState {
   readonly revision: number
   /** By {@link ServicePort.id}. */
   readonly services: ReadonlyMap<string, ServicePort>
+  /** Networks of the cluster's pods, sorted: whose packets come from there is no outside client. Unset = none known. */
+  readonly podNetworks?: readonly Cidr[]
 }

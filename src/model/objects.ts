@@ -1,4 +1,5 @@
 import type { Address } from './address.js'
+import type { Cidr } from './cidr.js'
 import type { Protocol, Scheduler } from './desired.js'
 
 /**
@@ -19,6 +20,11 @@ export interface ServiceObject {
   readonly externalIPs: readonly Address[]
   /** status.loadBalancer.ingress[].ip with ipMode VIP; entries with ipMode Proxy are left out (KEP-1860). */
   readonly loadBalancerIPs: readonly Address[]
+  /**
+   * loadBalancerSourceRanges of both families, sorted; unset = everybody may use the
+   * load-balancer addresses. A family that none of them is of lets nobody in.
+   */
+  readonly sourceRanges?: readonly Cidr[]
   readonly ports: readonly ServicePortObject[]
   /** 0 = none, otherwise seconds. */
   readonly affinitySeconds: number
@@ -49,6 +55,8 @@ export interface EndpointSliceObject {
   /** Label kubernetes.io/service-name. */
   readonly service: string
   readonly family: 'IPv4' | 'IPv6'
+  /** From the annotation `waggle.io/weight`: of each of its endpoints, 1-100; unset means 1. */
+  readonly weight?: number
   readonly endpoints: readonly EndpointObject[]
   readonly ports: readonly { readonly name: string; readonly protocol: Protocol; readonly port: number }[]
 }
@@ -72,6 +80,8 @@ export interface NodeObject {
   readonly name: string
   /** status.addresses of type InternalIP, in order. */
   readonly internalIPs: readonly Address[]
+  /** spec.podCIDRs, unless empty: the addresses of the pods that run there. */
+  readonly podCIDRs?: readonly Cidr[]
   /** Label topology.kubernetes.io/zone, unless empty. */
   readonly zone?: string
   /** It is being deleted, or the cluster autoscaler will remove it (KEP-3836). */

@@ -9,6 +9,7 @@ interface Candidate {
   readonly port: number
   readonly endpoint: EndpointObject
   readonly local: boolean
+  readonly weight: number
 }
 
 /**
@@ -39,7 +40,7 @@ export function backendsOf(
   }
   const meantForUs = meantFor(ready, place)
   const backends: Backend[] = []
-  for (const { address, port, endpoint, local } of candidates) {
+  for (const { address, port, endpoint, local, weight } of candidates) {
     if (!endpoint.ready && !endpoint.serving) continue
     const fallback = endpoint.serving && endpoint.terminating
     backends.push({
@@ -48,6 +49,7 @@ export function backendsOf(
       local,
       inCluster: ready.length > 0 ? endpoint.ready && meantForUs(endpoint) : fallback,
       inLocal: local && (anyLocalReady ? endpoint.ready : fallback),
+      weight,
     })
   }
   return backends.sort(compareEndpoints)
@@ -76,7 +78,8 @@ function merge(
       for (const endpoint of slice.endpoints) {
         const address = endpoint.addresses[0]
         if (address === undefined) continue
-        const candidate = { address, port: slicePort.port, endpoint, local: endpoint.nodeName === nodeName }
+        const local = endpoint.nodeName === nodeName
+        const candidate = { address, port: slicePort.port, endpoint, local, weight: slice.weight ?? 1 }
         const key = `${address} ${slicePort.port}`
         const other = best.get(key)
         if (other === undefined || rank(candidate) > rank(other)) best.set(key, candidate)

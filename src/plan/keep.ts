@@ -1,4 +1,4 @@
-import type { Backend, Frontend, ServicePort } from '../model/desired.js'
+import type { Backend, Frontend, ServicePort, SourceRanges } from '../model/desired.js'
 import { compareEndpoints } from './endpoints.js'
 import { compareFrontends } from './service-ports.js'
 
@@ -21,8 +21,14 @@ function sameSettings(a: ServicePort, b: ServicePort): boolean {
     a.scheduler === b.scheduler &&
     a.affinitySeconds === b.affinitySeconds &&
     a.internalLocal === b.internalLocal &&
-    a.externalLocal === b.externalLocal
+    a.externalLocal === b.externalLocal &&
+    sameSourceRanges(a.sourceRanges, b.sourceRanges)
   )
+}
+
+function sameSourceRanges(a: SourceRanges | undefined, b: SourceRanges | undefined): boolean {
+  if (a === undefined || b === undefined) return a === b
+  return a.node === b.node && a.pods === b.pods && a.ranges.join() === b.ranges.join()
 }
 
 function sameFrontend(a: Frontend, b: Frontend): boolean {
@@ -35,7 +41,8 @@ function sameBackend(a: Backend, b: Backend): boolean {
     a.port === b.port &&
     a.local === b.local &&
     a.inCluster === b.inCluster &&
-    a.inLocal === b.inLocal
+    a.inLocal === b.inLocal &&
+    a.weight === b.weight
   )
 }
 

@@ -10,9 +10,17 @@ import { MapType } from '../../src/ebpf/uapi.js'
 import type { FakeClock } from '../unit/sync-fake-clock.js'
 
 /** The dataplane's writing half on real maps, without programs: small maps, a clock that obeys, writes that fail. */
-const LIMITS: Limits = { services: 64, frontends: 256, backends: 512, slots: 1024, flows: 8 }
+const LIMITS: Limits = { services: 64, frontends: 256, backends: 512, slots: 262144, flows: 8, sourceRanges: 256 }
 
 class Refusal extends Error {}
+
+/** Whether the writer's call number `n`, of the method `name`, fails. */
+export type Refuses = (n: number, name: string | symbol) => boolean
+
+/** A tenth of all writes; of the slots, of which a table has thousands, one in fifty. */
+export function refuseTenth(seed: number): Refuses {
+  return (n, name) => Math.imul(n + seed, 0x9e3779b1) >>> 0 < 0xffffffff / (name === 'putSlot' ? 50 : 10)
+}
 
 export function createMaps(): KernelMaps {
   const native = loadNative()
@@ -34,14 +42,14 @@ export function createMaps(): KernelMaps {
 }
 
 /** A writer whose write number `n` throws for every `n` that `refuses`. */
-function writerThat(maps: KernelMaps, refuses: (n: number) => boolean): KernelWriter {
+function writerThat(maps: KernelMaps, refuses: Refuses): KernelWriter {
   let n = 0
   return new Proxy(new KernelWriter(maps), {
     get(target, name) {
       const member = Reflect.get(target, name, target)
       if (typeof member !== 'function') return member
       return (...args: unknown[]) => {
-        if (refuses(n++)) throw new Refusal()
+        if (refuses(n++, name)) throw new Refusal()
         return Reflect.apply(member, target, args)
       }
     },
@@ -49,7 +57,7 @@ function writerThat(maps: KernelMaps, refuses: (n: number) => boolean): KernelWr
 }
 
 /** One process: adopts what the maps hold. Write number `n` is refused for every `n` that `refuses`. */
-export function startProcess(maps: KernelMaps, clock: FakeClock, refuses: (n: number) => boolean = () => false) {
+export function startProcess(maps: KernelMaps, clock: FakeClock, refuses: Refuses = () => false) {
   const errors: unknown[] = []
   const grace = new Grace(clock, error => errors.push(error))
   const hooks = { now: () => clock.monotonic(), backendIsUnused: () => true, backendRetired() {} }

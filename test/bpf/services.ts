@@ -1,4 +1,5 @@
-import { fromBytes, type MapLayout, toBytes } from '../../src/ebpf/codec.js'
+import { sourceRangeKeyBytes } from '../../src/dataplane/ebpf/encode.js'
+import { fromBytes, type MapLayout, toBytes, u32 } from '../../src/ebpf/codec.js'
 import {
   BackendFlag,
   type Flow,
@@ -11,16 +12,26 @@ import {
 } from '../../src/ebpf/generated/layouts.js'
 import type { BpfObject } from '../../src/ebpf/native.js'
 import { addressFromBytes, addressToBytes, formatEndpoint, parseAddress } from '../../src/model/address.js'
+import { parseCidr } from '../../src/model/cidr.js'
 import { PROTO_TCP, PROTO_UDP, parseEndpoint } from './packet.js'
 
 /** One Service port as a test writes it; endpoints as in `packet.ts`. */
 export interface ServiceSpec {
   readonly proto: 'TCP' | 'UDP'
-  readonly frontends: readonly { readonly at: string; readonly kind?: FrontendKind; readonly ownAddress?: boolean }[]
-  readonly backends: readonly { readonly at: string; readonly local?: boolean }[]
+  readonly frontends: readonly {
+    readonly at: string
+    readonly kind?: FrontendKind
+    readonly ownAddress?: boolean
+    readonly loopback?: boolean
+  }[]
+  readonly backends: readonly { readonly at: string; readonly local?: boolean; readonly weight?: number }[]
+  /** Round robin unless given. */
+  readonly scheduler?: Scheduler
   readonly affinityS?: number
   readonly internalLocal?: boolean
   readonly externalLocal?: boolean
+  /** Networks that may use its load-balancer frontends; unset = everybody. */
+  readonly sourceRanges?: readonly string[]
 }
 
 export interface ServiceHandle {
@@ -37,6 +48,13 @@ export interface FlowEntry {
   /** What it becomes. */
   readonly to: string
   readonly flow: Flow
+}
+
+interface BackendRest {
+  readonly flags: number
+  readonly generation: number
+  readonly service: number
+  readonly weight?: number
 }
 
 /** Writes the maps of a loaded object as the control plane does, with round robin (a cursor on each CPU) and fresh indexes. */
@@ -56,17 +74,28 @@ export class TestServices {
     const handle = { index, backends: spec.backends.map(() => ++this.#backends) }
     spec.backends.forEach((backend, i) => {
       const flags = BackendFlag.IN_CLUSTER | (backend.local ? BackendFlag.LOCAL | BackendFlag.IN_LOCAL : 0)
-      this.#putBackend(handle.backends[i] ?? 0, backend.at, { flags, generation: 1, service: index })
+      const { weight = 1 } = backend
+      this.#putBackend(handle.backends[i] ?? 0, backend.at, { flags, generation: 1, service: index, weight })
     })
     this.#putService(handle, handle.backends)
-    for (const { at, kind, ownAddress } of spec.frontends) {
+    for (const range of spec.sourceRanges ?? []) this.putRange(index, range)
+    for (const { at, kind, ownAddress, loopback } of spec.frontends) {
       const { address, port } = parseEndpoint(at)
-      const flags = ownAddress ? FrontendFlag.OWN_ADDRESS : 0
+      const flags = (ownAddress ? FrontendFlag.OWN_ADDRESS : 0) | (loopback ? FrontendFlag.LOOPBACK : 0)
       const proto = spec.proto === 'TCP' ? PROTO_TCP : PROTO_UDP
       this.#putFrontend(address, port, proto, { service: index, kind: kind ?? FrontendKind.NODE_PORT, flags })
       this.#putFrontend(address, 0, 0, { service: 0, kind: FrontendKind.ADDRESS, flags })
     }
     return handle
+  }
+
+  /** A network that may use a service's load-balancer frontends, or with service 0 one of the cluster's pods. */
+  putRange(service: number, range: string): void {
+    this.#object.map(maps.srcRanges.name).update(rangeKey(service, range), toBytes(u32, 1))
+  }
+
+  deleteRange(service: number, range: string): void {
+    this.#object.map(maps.srcRanges.name).delete(rangeKey(service, range))
   }
 
   /** Leaves only these backends for new flows; none is removed. */
@@ -131,7 +160,7 @@ export class TestServices {
 
   /** Empties every hash map that steers packets; indexes go on counting. */
   clear(): void {
-    for (const layout of [maps.frontends4, maps.frontends6, maps.flows, maps.affinity]) {
+    for (const layout of [maps.frontends4, maps.frontends6, maps.srcRanges, maps.flows, maps.affinity]) {
       const map = this.#object.map(layout.name)
       const { keys } = map.entries()
       map.deleteBatch(keys)
@@ -151,15 +180,17 @@ export class TestServices {
       cluster: this.#range(backends),
       local: this.#range(local),
       affinityS: spec.affinityS ?? 0,
-      scheduler: Scheduler.RR,
+      scheduler: spec.scheduler ?? Scheduler.RR,
       flags:
-        (spec.internalLocal ? ServiceFlag.INTERNAL_LOCAL : 0) | (spec.externalLocal ? ServiceFlag.EXTERNAL_LOCAL : 0),
+        (spec.internalLocal ? ServiceFlag.INTERNAL_LOCAL : 0) |
+        (spec.externalLocal ? ServiceFlag.EXTERNAL_LOCAL : 0) |
+        (spec.sourceRanges ? ServiceFlag.SOURCE_RANGES : 0),
     })
   }
 
-  #putBackend(index: number, at: string, rest: { flags: number; generation: number; service: number }): void {
+  #putBackend(index: number, at: string, rest: BackendRest): void {
     const { address, port } = parseEndpoint(at)
-    this.#put(maps.backends, index, { addr: bytesOf(address), port, ...rest })
+    this.#put(maps.backends, index, { addr: bytesOf(address), port, weight: 1, ...rest })
   }
 
   #putFrontend(
@@ -187,6 +218,12 @@ export class TestServices {
   #put<K, V>(layout: MapLayout<K, V>, key: K, value: V): void {
     this.#object.map(layout.name).update(toBytes(layout.key, key), toBytes(layout.value, value))
   }
+}
+
+function rangeKey(service: number, range: string): Uint8Array {
+  const cidr = parseCidr(range)
+  if (cidr === undefined) throw new Error(`not a network: ${range}`)
+  return sourceRangeKeyBytes(service, cidr)
 }
 
 function textOf(tuple: Tuple): string {

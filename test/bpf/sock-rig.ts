@@ -4,10 +4,12 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { describe } from 'vitest'
-import { type Codec, fromBytes, type MapLayout, toBytes } from '../../src/ebpf/codec.js'
+import { sourceRangeKeyBytes } from '../../src/dataplane/ebpf/encode.js'
+import { type Codec, fromBytes, type MapLayout, toBytes, u32 } from '../../src/ebpf/codec.js'
 import {
   BackendFlag,
   type backendStats,
+  FrontendFlag,
   FrontendKind,
   type Hook,
   maps,
@@ -22,6 +24,7 @@ import { loadNative } from '../../src/ebpf/load-native.js'
 import type { BpfLink, BpfMap, BpfObject } from '../../src/ebpf/native.js'
 import { SOCK_EGRESS_HOOK, SOCK_HOOKS, type SockHook } from '../../src/ebpf/sock-hooks.js'
 import { addressToBytes, parseAddress } from '../../src/model/address.js'
+import { parseCidr } from '../../src/model/cidr.js'
 
 /**
  * A small world for the socket layer: network namespaces whose loopback carries the
@@ -72,12 +75,17 @@ export interface ServiceSpec {
     readonly port: number
     readonly proto: 'TCP' | 'UDP'
     readonly kind?: FrontendKind
+    readonly loopback?: boolean
   }[]
-  readonly backends: readonly { readonly addr: string; readonly local?: boolean }[]
+  readonly backends: readonly { readonly addr: string; readonly local?: boolean; readonly weight?: number }[]
   readonly scheduler?: Scheduler
   readonly affinityS?: number
   readonly internalLocal?: boolean
   readonly externalLocal?: boolean
+  /** Networks that may use its load-balancer frontends; unset = everybody. */
+  readonly sourceRanges?: readonly string[]
+  /** Whether these let in the node, and all its pods. */
+  readonly sources?: { readonly node?: boolean; readonly pods?: boolean }
 }
 
 export interface ServiceHandle {
@@ -110,8 +118,8 @@ export class SockRig {
     try {
       mkdirSync(rig.#cgroup)
       execFileSync('gcc', ['-O1', '-o', rig.#helper, join(import.meta.dirname, 'sock-client.c')])
-      rig.#load()
       await rig.#addNetns('a')
+      rig.#load()
       return rig
     } catch (error) {
       await rig.close()
@@ -137,6 +145,10 @@ export class SockRig {
   #load(): void {
     const native = loadNative()
     const sock = this.#open('sock.bpf.o')
+    const cookie = new Uint8Array(8)
+    const node = native.inNetns(`/run/netns/${this.#name}-a`, () => native.netnsCookie())
+    new DataView(cookie.buffer).setBigUint64(0, node ?? 0n, true)
+    sock.setConstant('cfg_node_netns', cookie)
     sock.load()
     for (const map of Object.values(maps)) this.#maps.set(map.name, sock.map(map.name))
     for (const hook of SOCK_HOOKS) this.#links.push(this.#attach(sock, hook))
@@ -192,7 +204,7 @@ export class SockRig {
     await firstLine(server)
   }
 
-  /** A process in the cgroup. `netns` b is another pod: another network namespace. */
+  /** A process in the cgroup. `netns` a is the node's network namespace, b a pod's. */
   async client(netns: 'a' | 'b' = 'a'): Promise<SockClient> {
     const name = `${this.#name}-${netns}`
     if (!this.#netns.includes(name)) await this.#addNetns(netns)
@@ -222,14 +234,20 @@ export class SockRig {
     spec.backends.forEach((backend, i) => {
       if (backend.local) this.#local.add(backends[i] ?? 0)
       const flags = BackendFlag.IN_CLUSTER | (backend.local ? BackendFlag.LOCAL | BackendFlag.IN_LOCAL : 0)
-      this.#putBackend(backends[i] ?? 0, backend.addr, flags, 1, index)
+      this.#putBackend(backends[i] ?? 0, backend.addr, flags, 1, index, backend.weight)
     })
+    for (const range of spec.sourceRanges ?? []) {
+      const cidr = parseCidr(range)
+      if (cidr === undefined) throw new Error(`not a network: ${range}`)
+      this.#map(maps.srcRanges.name).update(sourceRangeKeyBytes(index, cidr), toBytes(u32, 1))
+    }
     this.setBackends(index, backends)
     for (const frontend of spec.frontends) {
-      this.#putFrontend(frontend.addr, frontend.port, PROTO[frontend.proto], index, frontend.kind)
+      const flags = frontend.loopback ? FrontendFlag.LOOPBACK : 0
+      this.#putFrontend(frontend.addr, frontend.port, PROTO[frontend.proto], index, frontend.kind, flags)
     }
     // The address is a Service's whatever the port.
-    for (const addr of new Set(spec.frontends.map(each => each.addr))) {
+    for (const addr of new Set(spec.frontends.filter(each => !each.loopback).map(each => each.addr))) {
       this.#putFrontend(addr, 0, 0, 0, FrontendKind.ADDRESS)
     }
     return { index, backends }
@@ -246,7 +264,11 @@ export class SockRig {
       affinityS: spec.affinityS ?? 0,
       scheduler: spec.scheduler ?? Scheduler.RR,
       flags:
-        (spec.internalLocal ? ServiceFlag.INTERNAL_LOCAL : 0) | (spec.externalLocal ? ServiceFlag.EXTERNAL_LOCAL : 0),
+        (spec.internalLocal ? ServiceFlag.INTERNAL_LOCAL : 0) |
+        (spec.externalLocal ? ServiceFlag.EXTERNAL_LOCAL : 0) |
+        (spec.sourceRanges ? ServiceFlag.SOURCE_RANGES : 0) |
+        (spec.sources?.node ? ServiceFlag.SOURCE_NODE : 0) |
+        (spec.sources?.pods ? ServiceFlag.SOURCE_PODS : 0),
     })
   }
 
@@ -295,8 +317,8 @@ export class SockRig {
     }
   }
 
-  #putBackend(index: number, addr: string, flags: number, generation: number, service: number): void {
-    this.#put(maps.backends, index, { addr: bytesOf(addr), port: BACKEND_PORT, flags, generation, service })
+  #putBackend(index: number, addr: string, flags: number, generation: number, service: number, weight = 1): void {
+    this.#put(maps.backends, index, { addr: bytesOf(addr), port: BACKEND_PORT, flags, generation, service, weight })
   }
 
   #frontendKey(addr: string, port: number, proto: number): { map: string; bytes: Uint8Array } {
@@ -308,9 +330,9 @@ export class SockRig {
     return { map: maps.frontends4.name, bytes: toBytes(maps.frontends4.key, { addr: word, port, proto }) }
   }
 
-  #putFrontend(addr: string, port: number, proto: number, service: number, kind?: FrontendKind): void {
+  #putFrontend(addr: string, port: number, proto: number, service: number, kind?: FrontendKind, flags = 0): void {
     const key = this.#frontendKey(addr, port, proto)
-    const value = { service, kind: kind ?? FrontendKind.CLUSTER_IP, flags: 0 }
+    const value = { service, kind: kind ?? FrontendKind.CLUSTER_IP, flags }
     this.#map(key.map).update(key.bytes, toBytes(maps.frontends4.value, value))
   }
 
@@ -343,6 +365,11 @@ export class SockRig {
   /** Connected UDP sockets that point at a backend. */
   udpLive(backend: number): bigint {
     return this.#get<ReturnType<typeof backendStats.decode>>(maps.beStats, backend).udpLive
+  }
+
+  /** The same for TCP. */
+  tcpLive(backend: number): bigint {
+    return this.#get<ReturnType<typeof backendStats.decode>>(maps.beStats, backend).tcpLive
   }
 
   /** Flows a backend was given. */
@@ -427,6 +454,7 @@ export class SockHandle {
   }
 
   connect = (addr: string, port: number) => this.#client.call('connect', this.#id, addr, port)
+  bind = (addr: string, port: number) => this.#client.call('bind', this.#id, addr, port)
   /** connect(AF_UNSPEC) */
   disconnect = () => this.#client.call('disconnect', this.#id)
   send = (text: string, how: 'send' | 'write' | 'sendmsg' | 'sendmmsg' = 'send') =>

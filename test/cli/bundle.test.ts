@@ -68,7 +68,7 @@ test('run tells all mistakes of flags, environment and file at once, and starts 
   })
   expect(status).toBe(2)
   expect(stderr).toContain('CONFIG: 5 mistakes in the configuration')
-  expect(stderr).toContain(`${file}:1 scheduler: "best" must be one of random, rr`)
+  expect(stderr).toContain(`${file}:1 scheduler: "best" must be one of random, rr, source-hash, maglev, least-conn`)
   expect(stderr).toContain('--max-flow: unknown flag; did you mean --max-flows?')
   expect(stderr).toContain('--max-flows: "-1" must be a whole number')
   expect(stderr).toContain('WAGGLE_LOG_FORMAT: "xml" must be one of text, json')

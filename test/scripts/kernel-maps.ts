@@ -1,7 +1,7 @@
 import { dumpMaps } from '../../src/dataplane/ebpf/adopt.js'
 import { BackendFlag } from '../../src/ebpf/generated/layouts.js'
 import { formatEndpoint } from '../../src/model/address.js'
-import { createMaps, startProcess } from '../bpf/maps-rig.js'
+import { createMaps, refuseTenth, startProcess } from '../bpf/maps-rig.js'
 import { FakeClock } from '../unit/sync-fake-clock.js'
 import type { Extension } from './script-run.js'
 
@@ -15,7 +15,7 @@ const SETTLED_MS = 5000
 export function kernelExtension(): { extension: Extension; close: () => void } {
   const maps = createMaps()
   const clock = new FakeClock()
-  const { applier } = startProcess(maps, clock, n => Math.imul(n + 1, 0x9e3779b1) >>> 0 < 0xffffffff / 10)
+  const { applier } = startProcess(maps, clock, refuseTenth(1))
   return {
     close: () => maps.close(),
     extension: {
@@ -34,15 +34,16 @@ export function kernelExtension(): { extension: Extension; close: () => void } {
   }
 }
 
-/** Services with their lists, then what else is there. */
+/** Services with their lists (a backend of several slots with their number), then what else is there. */
 function dumpText(maps: ReturnType<typeof createMaps>): string {
   const dump = dumpMaps(maps)
   const endpoint = new Map(dump.backends.map(each => [each.index, formatEndpoint(each.address, each.port)]))
-  const list = (members: readonly number[]) =>
-    members
-      .map(index => endpoint.get(index))
-      .sort()
-      .join(' ') || 'none'
+  const list = (members: readonly number[]) => {
+    const slots = new Map<number, number>()
+    for (const index of members) slots.set(index, (slots.get(index) ?? 0) + 1)
+    const texts = [...slots].map(([index, count]) => `${endpoint.get(index)}${count === 1 ? '' : `*${count}`}`)
+    return texts.sort().join(' ') || 'none'
+  }
   const lines = [...dump.names]
     .sort((a, b) => (a.id < b.id ? -1 : 1))
     .flatMap(({ index, id }) => {

@@ -3,7 +3,7 @@ import type { Backend, DesiredState, ServicePort } from '../../src/model/desired
 
 /**
  * A desired state as text: one block a Service port, sorted by id. After a backend stand
- * the lists it is in; `-` means it only keeps the flows it has.
+ * the lists it is in; `-` means it only keeps the flows it has. Weight 1 is not shown.
  *
  *   default/web:http/TCP/IPv4 random external=Local
  *     ClusterIP    203.0.113.10:80
@@ -22,7 +22,9 @@ function renderPort(port: ServicePort): string {
   return [
     head.join(' '),
     ...port.frontends.map(f => row(f.kind, formatEndpoint(f.address, f.port))),
-    ...port.backends.map(b => row('backend', `${formatEndpoint(b.address, b.port)} ${lists(b)}`)),
+    ...port.backends.map(b =>
+      row('backend', `${formatEndpoint(b.address, b.port)} ${lists(b)}${b.weight === 1 ? '' : ` weight=${b.weight}`}`),
+    ),
   ].join('\n')
 }
 

@@ -1,4 +1,5 @@
 import { parseManifest } from '../../src/k8s/manifest.js'
+import { SCHEDULERS, type Scheduler } from '../../src/model/desired.js'
 import type { ProblemEvent, SourceEvent, WatchedKind, WatchedObject } from '../../src/model/objects.js'
 import { type Plan, Planner } from '../../src/plan/planner.js'
 import { type Change, Store } from '../../src/state/store.js'
@@ -48,7 +49,7 @@ export class ScriptRun {
   readonly #options = {
     nodeName: 'node-a',
     nodePortAddresses: [] as string[],
-    defaultScheduler: 'random' as 'random' | 'rr',
+    defaultScheduler: 'random' as Scheduler,
   }
   readonly #known = new Set<string>()
   #planner: Planner | undefined
@@ -93,7 +94,7 @@ export class ScriptRun {
     const [value = ''] = values
     if (name === 'node-name') this.#options.nodeName = value
     else if (name === 'node-port-addresses') this.#options.nodePortAddresses = [...values]
-    else if (name === 'scheduler' && (value === 'random' || value === 'rr')) this.#options.defaultScheduler = value
+    else if (name === 'scheduler' && isScheduler(value)) this.#options.defaultScheduler = value
     else throw misuse(command, `unknown option ${name} ${value}`)
   }
 
@@ -151,6 +152,10 @@ export class ScriptRun {
     if (kind === 'problems') return () => this.#problems.map(renderProblem).sort().join('\n')
     return this.#extension.dumps?.[kind]
   }
+}
+
+function isScheduler(name: string): name is Scheduler {
+  return (SCHEDULERS as readonly string[]).includes(name)
 }
 
 const SYNCED: readonly SourceEvent[] = (['Service', 'EndpointSlice', 'Node'] as const).map(kind => ({

@@ -12,6 +12,7 @@ import {
   serviceTable,
 } from '../../src/inspect/tables.js'
 import type { Address } from '../../src/model/address.js'
+import type { Cidr } from '../../src/model/cidr.js'
 
 const ip = (text: string) => text as Address
 const web = { namespace: 'default', service: 'web', port: 'http', protocol: 'TCP' } as const
@@ -25,6 +26,7 @@ const services: ServiceRow[] = [
     affinitySeconds: 600,
     internalLocal: false,
     externalLocal: true,
+    sourceRanges: ['10.0.0.0/8', '192.0.2.0/24'] as Cidr[],
     frontends: [
       { kind: 'ClusterIP', address: ip('10.96.0.10'), port: 80 },
       { kind: 'NodePort', address: ip('192.168.0.1'), port: 30080 },
@@ -41,6 +43,7 @@ const services: ServiceRow[] = [
     affinitySeconds: 0,
     internalLocal: false,
     externalLocal: false,
+    sourceRanges: undefined,
     frontends: [{ kind: 'ClusterIP', address: ip('2001:db8::a'), port: 53 }],
     backends: 0,
     localBackends: 0,
@@ -52,10 +55,10 @@ const services: ServiceRow[] = [
 test('services: a line for each frontend, what concerns all of them on the first', () => {
   expect(printTable(serviceTable(services))).toBe(
     `
-NAMESPACE     SERVICE   PORT   PROTOCOL   KIND        FRONTEND            BACKENDS   LOCAL   SCHEDULER   AFFINITY   LOCAL-ONLY   OPENED   REFUSED
-default       web       http   TCP        ClusterIP   10.96.0.10:80       3          1       rr          600s       external     1200     0
+NAMESPACE     SERVICE   PORT   PROTOCOL   KIND        FRONTEND            BACKENDS   LOCAL   SCHEDULER   AFFINITY   LOCAL-ONLY   SOURCES                   OPENED   REFUSED
+default       web       http   TCP        ClusterIP   10.96.0.10:80       3          1       rr          600s       external     10.0.0.0/8,192.0.2.0/24   1200     0
 default       web       http   TCP        NodePort    192.168.0.1:30080
-kube-system   dns       -      UDP        ClusterIP   [2001:db8::a]:53    0          0       random      -          -            0        7
+kube-system   dns       -      UDP        ClusterIP   [2001:db8::a]:53    0          0       random      -          -            -                         0        7
 `.slice(1),
   )
 })
@@ -72,13 +75,15 @@ test('backends: which node, which lists', () => {
     generation: 1,
     opened: 4,
     udpLive: 0,
+    tcpLive: 3,
+    weight: 2,
   }
   const draining = { ...row, id: 6, address: ip('10.1.0.2'), local: false, inCluster: false, inLocal: false }
   expect(printTable(backendTable([row, draining]))).toBe(
     `
-NAMESPACE   SERVICE   PORT   PROTOCOL   BACKEND         NODE    LISTS           OPENED   UDP-SOCKETS
-default     web       http   TCP        10.1.0.1:8080   this    cluster,local   4        0
-default     web       http   TCP        10.1.0.2:8080   other   none            4        0
+NAMESPACE   SERVICE   PORT   PROTOCOL   BACKEND         NODE    LISTS           WEIGHT   OPENED   TCP-SOCKETS   UDP-SOCKETS
+default     web       http   TCP        10.1.0.1:8080   this    cluster,local   2        4        3             0
+default     web       http   TCP        10.1.0.2:8080   other   none            2        4        3             0
 `.slice(1),
   )
 })

@@ -81,7 +81,7 @@ test('all mistakes of all places come at once, each with its place', () => {
       'WAGGLE_LOG_LEVEL: "loud" must be one of error, warn, info, debug',
       'WAGGLE_NODENAME: unknown environment variable; did you mean WAGGLE_NODE_NAME?',
       'stray: unexpected argument',
-      'w.yaml:1 scheduler: "best" must be one of random, rr',
+      'w.yaml:1 scheduler: "best" must be one of random, rr, source-hash, maglev, least-conn',
       'w.yaml:2 nodename: unknown name; did you mean nodeName?',
     ].sort(),
   )

@@ -263,18 +263,37 @@ describe('Service', () => {
   })
 
   test.each([
-    [['192.0.2.0/24'], []],
-    [['banana', ''], []],
-    [[' 0.0.0.0/0 '], ['203.0.113.141']],
-    [['192.0.2.0/24', '::/0'], ['2001:db8::1']],
-    [[], ['203.0.113.141', '2001:db8::1']],
-  ])('source ranges %j close what cannot be filtered yet', (loadBalancerSourceRanges, served) => {
+    [undefined, undefined, []],
+    [null, undefined, []],
+    [[], undefined, []],
+    [['192.0.2.0/24', '2001:db8:1::/48'], ['192.0.2.0/24', '2001:db8:1::/48'], []],
+    [[' 192.0.2.0/24 ', '192.0.2.5/24', '::/0'], ['192.0.2.0/24', '::/0'], []],
+    [['::ffff:192.0.2.0/120', '::/0'], ['192.0.2.0/24', '::/0'], []],
+    [['192.0.2.0/24'], ['192.0.2.0/24'], ['']],
+    [['::/0'], ['::/0'], ['']],
+    [
+      ['192.0.2.1', 'banana', '', 7, '192.0.2.0/33', '::ffff:192.0.2.0/90'],
+      [],
+      ['[0]', '[1]', '[2]', '[3]', '[4]', '[5]', '', ''],
+    ],
+  ])('source ranges %j let in %j', (loadBalancerSourceRanges, ranges, fields) => {
     const status = { loadBalancer: { ingress: [{ ip: '203.0.113.141' }, { ip: '2001:db8::1' }] } }
     const got = serviceOf(
       rawService({ clusterIPs: ['203.0.113.10', '2001:db8::10'], loadBalancerSourceRanges }, { status }),
     )
-    expect(got.object?.loadBalancerIPs).toEqual(served)
-    expect(got.fields).toEqual(served.length < 2 ? ['spec.loadBalancerSourceRanges'] : [])
+    expect(got.object?.loadBalancerIPs).toEqual(['203.0.113.141', '2001:db8::1'])
+    expect(got.object?.sourceRanges).toEqual(ranges)
+    expect(got.fields).toEqual(fields.map(part => `spec.loadBalancerSourceRanges${part}`))
+  })
+
+  test('source ranges that are no list: the Service stays as it was', () => {
+    expect(serviceOf(rawService({ loadBalancerSourceRanges: '192.0.2.0/24' })).object).toBeUndefined()
+  })
+
+  test('a family without a load-balancer address needs no source range', () => {
+    const status = { loadBalancer: { ingress: [{ ip: '203.0.113.141' }] } }
+    const got = serviceOf(rawService({ loadBalancerSourceRanges: ['192.0.2.0/24'] }, { status }))
+    expect(got).toMatchObject({ object: { sourceRanges: ['192.0.2.0/24'] }, fields: [] })
   })
 
   test.each([
@@ -294,6 +313,9 @@ describe('Service', () => {
   test.each([
     ['random', 'random', []],
     ['rr', 'rr', []],
+    ['source-hash', 'source-hash', []],
+    ['maglev', 'maglev', []],
+    ['least-conn', 'least-conn', []],
     ['RR', undefined, ['metadata.annotations["waggle.io/scheduler"]']],
     ['', undefined, ['metadata.annotations["waggle.io/scheduler"]']],
   ])('scheduler annotation %j means %j', (value, scheduler, fields) => {
@@ -302,6 +324,21 @@ describe('Service', () => {
 })
 
 describe('EndpointSlice', () => {
+  test.each([
+    [undefined, undefined, []],
+    ['1', 1, []],
+    ['100', 100, []],
+    ['0', undefined, ['metadata.annotations["waggle.io/weight"]']],
+    ['101', undefined, ['metadata.annotations["waggle.io/weight"]']],
+    ['1.5', undefined, ['metadata.annotations["waggle.io/weight"]']],
+    [5, undefined, ['metadata.annotations["waggle.io/weight"]']],
+  ])('weight annotation %j means %j', (value, weight, fields) => {
+    const { metadata, ...rest } = rawSlice()
+    const annotations = { 'waggle.io/weight': value }
+    const got = sliceOf({ ...rest, metadata: { ...(metadata as object), annotations } })
+    expect([got.object?.weight, got.fields]).toEqual([weight, fields])
+  })
+
   test('unset fields get the defaults of the API server', () => {
     expect(sliceOf(rawSlice()).object).toEqual({
       kind: 'EndpointSlice',
@@ -444,6 +481,17 @@ test.each([
   ['odd spec', { metadata: { name: 'n' }, spec: 'x' }, undefined],
 ])('Node about to go: %s', (_, raw, want) => {
   expect(run('Node', raw).object).toEqual({ kind: 'Node', name: 'n', internalIPs: [], ...(want && { leaving: true }) })
+})
+
+test("a Node's pod networks: canonical, each once, a wrong one left out", () => {
+  const node = (podCIDRs: unknown) => run('Node', { metadata: { name: 'n' }, spec: { podCIDRs } })
+  expect(node(['10.244.1.7/24', '2001:DB8:244:1::/64']).object).toMatchObject({
+    podCIDRs: ['10.244.1.0/24', '2001:db8:244:1::/64'],
+  })
+  expect(node([]).object).not.toHaveProperty('podCIDRs')
+  const wrong = node(['10.244.1.0', '10.244.1.0/24'])
+  expect(wrong.object).toMatchObject({ podCIDRs: ['10.244.1.0/24'] })
+  expect(wrong.problems.map(({ field }) => field)).toEqual(['spec.podCIDRs[0]'])
 })
 
 test.each([

@@ -11,6 +11,7 @@ const backend = (inCluster: boolean, inLocal: boolean): Backend => ({
   local: inLocal,
   inCluster,
   inLocal,
+  weight: 1,
 })
 function port(part: Partial<ServicePort>): ServicePort {
   return {

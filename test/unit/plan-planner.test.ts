@@ -51,7 +51,7 @@ describe('Service ports', () => {
         { kind: 'LoadBalancer', address: '203.0.113.141', port: 80 },
         { kind: 'NodePort', address: '192.0.2.10', port: 30080 },
       ],
-      backends: [{ address: '198.51.100.11', port: 8080, local: true, inCluster: true, inLocal: true }],
+      backends: [{ address: '198.51.100.11', port: 8080, local: true, inCluster: true, inLocal: true, weight: 1 }],
     })
     const v6 = planner.state.services.get('default/web:http/TCP/IPv6')
     expect(v6?.frontends.map(f => f.address)).toEqual(['2001:db8:3::10', '2001:db8:4::1', '2001:db8:1::10'])
@@ -77,11 +77,11 @@ describe('Service ports', () => {
     expect(planner.state.services.get('default/other:http/TCP/IPv4')?.scheduler).toBe('random')
   })
 
-  test('an address that is external IP and load-balancer address at once is one frontend', () => {
+  test('an address that is external IP and load-balancer address at once is one frontend, bound by source ranges', () => {
     const { put, frontends } = bench()
     const twice = [address('203.0.113.140')]
     put(service({ externalIPs: twice, loadBalancerIPs: twice }))
-    expect(frontends(WEB)).toEqual(['ClusterIP 203.0.113.10 80', 'ExternalIP 203.0.113.140 80'])
+    expect(frontends(WEB)).toEqual(['ClusterIP 203.0.113.10 80', 'LoadBalancer 203.0.113.140 80'])
   })
 
   test('slices that come before their Service, and outlive it, count when it is there', () => {

@@ -14,7 +14,15 @@ import type { BpfMap } from '../../ebpf/native.js'
 import { type Address, addressFromBytes } from '../../model/address.js'
 import type { FrontendKind as KindName, Protocol, Scheduler } from '../../model/desired.js'
 import { type AppliedList, type AppliedService, endpointKey } from './applied.js'
-import { decodeFrontendKey, frontendKindName, protocolName, schedulerName } from './encode.js'
+import {
+  decodeFrontendKey,
+  decodeSourceRangeKey,
+  frontendKindName,
+  protocolName,
+  type SourceClasses,
+  schedulerName,
+  sourceClasses,
+} from './encode.js'
 import { type KernelMaps, SLOTS_PER_ELEMENT } from './kernel-maps.js'
 import { splitWord } from './list-delta.js'
 import { capacityFor } from './slot-allocator.js'
@@ -26,6 +34,8 @@ export interface KernelDump {
   /** Port-0 entries: address -> whether it is marked as the node's own. */
   readonly addresses: ReadonlyMap<Address, boolean>
   readonly services: ReadonlyMap<number, DumpedService>
+  /** Of services, and with service 0 of the cluster's pods. */
+  readonly ranges: readonly DumpedRange[]
   /** Backends that belong to a service, and those that did (service 0). */
   readonly backends: readonly DumpedBackend[]
 }
@@ -40,6 +50,14 @@ export interface DumpedFrontend {
   readonly key: Uint8Array
 }
 
+/** A network in the trie of source ranges. */
+export interface DumpedRange {
+  readonly service: number
+  readonly base: Address
+  /** Bits of an address in 16 bytes, IPv4 mapped. */
+  readonly prefix: number
+}
+
 export interface DumpedService {
   readonly cluster: { readonly base: number; readonly members: readonly number[] }
   readonly local: { readonly base: number; readonly members: readonly number[] }
@@ -47,6 +65,7 @@ export interface DumpedService {
   readonly affinitySeconds: number
   readonly internalLocal: boolean
   readonly externalLocal: boolean
+  readonly sourceRanges: SourceClasses | undefined
 }
 
 export interface DumpedBackend {
@@ -54,6 +73,7 @@ export interface DumpedBackend {
   readonly address: Address
   readonly port: number
   readonly flags: number
+  readonly weight: number
   /** 0 = retired */
   readonly service: number
 }
@@ -109,6 +129,7 @@ export function adopt(dump: KernelDump): Adoption {
       affinitySeconds: found.affinitySeconds,
       internalLocal: found.internalLocal,
       externalLocal: found.externalLocal,
+      sourceRanges: found.sourceRanges,
       cluster: listOf(found.cluster),
       local: listOf(found.local),
       addresses: new Set(),
@@ -128,7 +149,8 @@ export function adopt(dump: KernelDump): Adoption {
       if (applied.backends.has(key) && !listed.has(each.index)) continue
       const rival = applied.backends.get(key)
       if (rival) orphanBackends.add(rival.index)
-      applied.backends.set(key, { index: each.index, address: each.address, port: each.port, flags: each.flags })
+      const { index: at, address, port, flags, weight } = each
+      applied.backends.set(key, { index: at, address, port, flags, weight })
       orphanBackends.delete(each.index)
     }
     services.push(applied)
@@ -178,9 +200,14 @@ export function dumpMaps(maps: KernelMaps): KernelDump {
     names,
     frontends,
     addresses,
+    ranges: dumpRanges(maps),
     services: new Map(names.map(({ index }) => [index, dumpService(maps, index)])),
     backends: dumpBackends(maps),
   }
+}
+
+export function dumpRanges(maps: KernelMaps): DumpedRange[] {
+  return [...entriesOf(maps.handles.srcRanges)].map(([key]) => decodeSourceRangeKey(key, 0))
 }
 
 /** One service's record and lists. */
@@ -193,6 +220,7 @@ export function dumpService(maps: KernelMaps, index: number): DumpedService {
     affinitySeconds: record.affinityS,
     internalLocal: (record.flags & ServiceFlag.INTERNAL_LOCAL) !== 0,
     externalLocal: (record.flags & ServiceFlag.EXTERNAL_LOCAL) !== 0,
+    sourceRanges: sourceClasses(record.flags),
   }
 }
 
@@ -203,8 +231,8 @@ export function dumpBackends(maps: KernelMaps): DumpedBackend[] {
   for (let index = 1; index < backends.length; index++) {
     const at = backends.offset(index)
     if (backends.view.getUint32(at + backend.offsets.generation, true) === 0) continue
-    const { addr, port, flags, service: owner } = backend.decode(backends.view, at)
-    dumped.push({ index, address: addressFromBytes(addr), port, flags, service: owner })
+    const { addr, port, flags, weight, service: owner } = backend.decode(backends.view, at)
+    dumped.push({ index, address: addressFromBytes(addr), port, flags, weight, service: owner })
   }
   return dumped
 }

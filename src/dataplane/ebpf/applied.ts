@@ -1,5 +1,6 @@
 import type { Address } from '../../model/address.js'
 import type { FrontendKind, Protocol, Scheduler } from '../../model/desired.js'
+import type { SourceClasses } from './encode.js'
 
 /** What the kernel holds, as far as we wrote or adopted it. */
 
@@ -8,8 +9,10 @@ export interface AppliedList {
   /** First slot; 0 with capacity 0 = no list. */
   base: number
   capacity: number
-  /** Backend index by position. */
+  /** Backend index by position; one may have several. */
   members: number[]
+  /** What a table was made of, so that it need not be made again; unset unless it is one and complete. */
+  madeOf?: string | undefined
 }
 
 export interface AppliedBackend {
@@ -18,6 +21,7 @@ export interface AppliedBackend {
   readonly port: number
   /** enum backend_flag */
   flags: number
+  weight: number
 }
 
 export interface AppliedFrontend {
@@ -36,6 +40,8 @@ export interface AppliedService {
   affinitySeconds: number
   internalLocal: boolean
   externalLocal: boolean
+  /** Whom its record lets in; undefined = everybody. */
+  sourceRanges: SourceClasses | undefined
   cluster: AppliedList
   local: AppliedList
   /** Addresses of its frontends, node ports aside. */

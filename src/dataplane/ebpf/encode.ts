@@ -8,8 +8,10 @@ import {
   frontend6Key,
   Scheduler,
   ServiceFlag,
+  sourceRangeKey,
 } from '../../ebpf/generated/layouts.js'
 import { type Address, addressFromBytes, addressToBytes, familyOf } from '../../model/address.js'
+import { type Cidr, prefixInMapped, splitCidr } from '../../model/cidr.js'
 import type * as model from '../../model/desired.js'
 
 /** Desired state to the bytes of the maps and back: pure. */
@@ -22,7 +24,13 @@ const KINDS: Readonly<Record<model.FrontendKind, number>> = {
 }
 const KIND_NAMES = new Map(Object.entries(KINDS).map(([name, value]) => [value, name as model.FrontendKind]))
 
-const SCHEDULERS: Readonly<Record<model.Scheduler, number>> = { random: Scheduler.RANDOM, rr: Scheduler.RR }
+const SCHEDULERS: Readonly<Record<model.Scheduler, number>> = {
+  random: Scheduler.RANDOM,
+  rr: Scheduler.RR,
+  'source-hash': Scheduler.SOURCE_HASH,
+  maglev: Scheduler.MAGLEV,
+  'least-conn': Scheduler.LEAST_CONN,
+}
 const SCHEDULER_NAMES = new Map(Object.entries(SCHEDULERS).map(([name, value]) => [value, name as model.Scheduler]))
 
 /** IANA protocol numbers of what the dataplane translates. */
@@ -51,8 +59,9 @@ export function decodeFrontendKey(view: DataView, at: number, family: model.Serv
   return { address: octets.join('.') as Address, port: key.port, proto: key.proto }
 }
 
-export function frontendValue(service: number, kind: model.FrontendKind): Uint8Array {
-  return toBytes(frontend, { service, kind: KINDS[kind], flags: 0 })
+export function frontendValue(service: number, kind: model.FrontendKind, address: Address): Uint8Array {
+  const loopback = address === '127.0.0.1' || address === '::1'
+  return toBytes(frontend, { service, kind: KINDS[kind], flags: loopback ? FrontendFlag.LOOPBACK : 0 })
 }
 
 /** Value of the port-0 entry; `own` = the address is one of the node's own. */
@@ -73,11 +82,44 @@ export function schedulerName(scheduler: number): model.Scheduler {
   return SCHEDULER_NAMES.get(scheduler) ?? 'random'
 }
 
-export function serviceFlags(service: { internalLocal: boolean; externalLocal: boolean }): number {
+/** What a service's record says of its source ranges; the ranges are in a map of their own. */
+export type SourceClasses = Pick<model.SourceRanges, 'node' | 'pods'>
+
+export function serviceFlags(service: {
+  readonly internalLocal: boolean
+  readonly externalLocal: boolean
+  readonly sourceRanges?: SourceClasses | undefined
+}): number {
+  const { internalLocal, externalLocal, sourceRanges } = service
   return (
-    (service.internalLocal ? ServiceFlag.INTERNAL_LOCAL : 0) | (service.externalLocal ? ServiceFlag.EXTERNAL_LOCAL : 0)
+    (internalLocal ? ServiceFlag.INTERNAL_LOCAL : 0) |
+    (externalLocal ? ServiceFlag.EXTERNAL_LOCAL : 0) |
+    (sourceRanges ? ServiceFlag.SOURCE_RANGES : 0) |
+    (sourceRanges?.node ? ServiceFlag.SOURCE_NODE : 0) |
+    (sourceRanges?.pods ? ServiceFlag.SOURCE_PODS : 0)
   )
 }
+
+/** The inverse of {@link serviceFlags}, for what it says of source ranges. */
+export function sourceClasses(flags: number): SourceClasses | undefined {
+  if ((flags & ServiceFlag.SOURCE_RANGES) === 0) return undefined
+  return { node: (flags & ServiceFlag.SOURCE_NODE) !== 0, pods: (flags & ServiceFlag.SOURCE_PODS) !== 0 }
+}
+
+/** Key of the trie of source ranges; service 0 = the pod networks. */
+export function sourceRangeKeyBytes(service: number, range: Cidr): Uint8Array {
+  const { base } = splitCidr(range)
+  const prefix = SERVICE_BITS + prefixInMapped(range)
+  return toBytes(sourceRangeKey, { prefix, service, addr: addressToBytes(base) })
+}
+
+export function decodeSourceRangeKey(view: DataView, at: number) {
+  const { prefix, service, addr } = sourceRangeKey.decode(view, at)
+  return { service, base: addressFromBytes(addr), prefix: prefix - SERVICE_BITS }
+}
+
+/** Bits of a trie's key before the address. */
+const SERVICE_BITS = 32
 
 export function backendFlags(backend: { local: boolean; inCluster: boolean; inLocal: boolean }): number {
   return (

@@ -19,6 +19,7 @@ import {
 import type { BpfMap, Native } from '../../ebpf/native.js'
 import { SOCK_EGRESS_HOOK, SOCK_HOOKS } from '../../ebpf/sock-hooks.js'
 import { addressFromBytes } from '../../model/address.js'
+import { type Cidr, cidrOfMapped } from '../../model/cidr.js'
 import type {
   BackendRow,
   FlowRow,
@@ -29,7 +30,7 @@ import type {
   ServicePortName,
   ServiceRow,
 } from '../inspection.js'
-import { dumpBackends, dumpService, entriesOf } from './adopt.js'
+import { dumpBackends, dumpRanges, dumpService, entriesOf } from './adopt.js'
 import { openLink } from './cgroup-links.js'
 import { decodeFrontendKey, frontendKindName, protocolName } from './encode.js'
 import { lastSeen, stateOf, walkFlows } from './flow-expiry.js'
@@ -97,20 +98,32 @@ function serviceRows(maps: KernelMaps, names: ReadonlyMap<number, ServicePortNam
   }
   read(maps.handles.frontends4, 'IPv4')
   read(maps.handles.frontends6, 'IPv6')
+  const ranges = rangesByService(maps)
   return [...names].map(([id, name]) => {
-    const { cluster, local, ...settings } = dumpService(maps, id)
+    const { cluster, local, sourceRanges, ...settings } = dumpService(maps, id)
     const stats = sumOverCpus(maps.handles.svcStats, id, serviceStats.size)
     return {
       ...name,
       id,
       ...settings,
+      sourceRanges: sourceRanges && (ranges.get(id) ?? []),
       frontends: (frontends.get(id) ?? []).sort(byEndpoint),
-      backends: cluster.members.length,
-      localBackends: local.members.length,
+      backends: new Set(cluster.members).size,
+      localBackends: new Set(local.members).size,
       opened: stats(serviceStats.offsets.opened),
       refused: stats(serviceStats.offsets.refused),
     }
   })
+}
+
+function rangesByService(maps: KernelMaps): Map<number, Cidr[]> {
+  const ranges = new Map<number, Cidr[]>()
+  for (const { service, base, prefix } of dumpRanges(maps)) {
+    const list = ranges.get(service) ?? []
+    list.push(cidrOfMapped(base, prefix))
+    ranges.set(service, list.sort())
+  }
+  return ranges
 }
 
 function backendRows(maps: KernelMaps, names: ReadonlyMap<number, ServicePortName>): BackendRow[] {
@@ -120,8 +133,8 @@ function backendRows(maps: KernelMaps, names: ReadonlyMap<number, ServicePortNam
   return dumpBackends(maps)
     .filter(each => each.service !== 0)
     .sort((a, b) => at(a.service) - at(b.service) || a.index - b.index)
-    .map(({ index, address, port, flags, service }) => {
-      const { opened, udpLive } = backendStats.decode(statistics.view, statistics.offset(index))
+    .map(({ index, address, port, flags, weight, service }) => {
+      const { opened, udpLive, tcpLive } = backendStats.decode(statistics.view, statistics.offset(index))
       return {
         ...(names.get(service) ?? UNNAMED),
         id: index,
@@ -133,6 +146,8 @@ function backendRows(maps: KernelMaps, names: ReadonlyMap<number, ServicePortNam
         generation: backends.view.getUint32(backends.offset(index) + backend.offsets.generation, true),
         opened: Number(opened),
         udpLive: Number(udpLive),
+        tcpLive: Number(tcpLive),
+        weight,
       }
     })
 }
@@ -223,6 +238,7 @@ function mapRows(maps: KernelMaps): MapRow[] {
     handles.frontends4,
     handles.frontends6,
     handles.svcNames,
+    handles.srcRanges,
     handles.flows,
     handles.affinity,
     handles.udpPeers,

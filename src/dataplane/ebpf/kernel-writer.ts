@@ -2,6 +2,7 @@ import { codeOf, WaggleError } from '../../base/errors.js'
 import { toBytes, u32 } from '../../ebpf/codec.js'
 import { backend, backendStats, service, serviceName, serviceStats } from '../../ebpf/generated/layouts.js'
 import { type Address, addressToBytes, familyOf, formatEndpoint } from '../../model/address.js'
+import type { Cidr } from '../../model/cidr.js'
 import type { ServicePort } from '../../model/desired.js'
 import type { AppliedFrontend, AppliedService } from './applied.js'
 import {
@@ -12,6 +13,7 @@ import {
   PROTOCOL_NUMBERS,
   schedulerNumber,
   serviceFlags,
+  sourceRangeKeyBytes,
 } from './encode.js'
 import { type KernelMaps, SLOTS_PER_ELEMENT } from './kernel-maps.js'
 import { listWord } from './list-delta.js'
@@ -37,7 +39,7 @@ export class KernelWriter {
   putFrontend(owner: AppliedService, frontend: AppliedFrontend): void {
     const proto = PROTOCOL_NUMBERS[owner.protocol] ?? 0
     const key = frontendKey(frontend.address, frontend.port, proto)
-    this.#update(frontend.address, frontend.port, key, frontendValue(owner.index, frontend.kind))
+    this.#update(frontend.address, frontend.port, key, frontendValue(owner.index, frontend.kind, frontend.address))
   }
 
   deleteFrontend(owner: AppliedService, frontend: AppliedFrontend): void {
@@ -106,6 +108,13 @@ export class KernelWriter {
     this.writes++
   }
 
+  /** The slots of a list that no word names yet: one write each, but nobody can meet half of them. */
+  putSlots(base: number, members: readonly number[]): void {
+    members.forEach((backendIndex, position) => {
+      this.putSlot(base + position, backendIndex)
+    })
+  }
+
   /** The one store that makes a list count. */
   putList(index: number, name: ListName, base: number, count: number): void {
     this.#maps.services.storeWord(index, service.offsets[name], listWord(base, count))
@@ -125,6 +134,7 @@ export class KernelWriter {
       flags: backendFlags(value),
       generation,
       service: owner,
+      weight: value.weight,
     })
     this.writes++
   }
@@ -132,6 +142,12 @@ export class KernelWriter {
   putBackendFlags(index: number, flags: number): void {
     const { backends } = this.#maps
     backends.view.setUint8(backends.offset(index) + backend.offsets.flags, flags)
+    this.writes++
+  }
+
+  putBackendWeight(index: number, weight: number): void {
+    const { backends } = this.#maps
+    backends.view.setUint32(backends.offset(index) + backend.offsets.weight, weight, true)
     this.writes++
   }
 
@@ -148,6 +164,26 @@ export class KernelWriter {
     backends.view.setUint8(at + backend.offsets.flags, 0)
     backends.view.setUint32(at + backend.offsets.service, 0, true)
     this.writes++
+  }
+
+  /** Lets a network use the load-balancer frontends of a service; service 0: counts it to the pods. */
+  putRange(service: number, range: Cidr): void {
+    const { srcRanges } = this.#maps.handles
+    try {
+      srcRanges.update(sourceRangeKeyBytes(service, range), toBytes(u32, 1))
+    } catch (cause) {
+      const full = codeOf(cause) === 'ENOSPC'
+      throw new MapError(full ? 'MAP_FULL' : 'MAP_UPDATE', {
+        what: `update ${range} in ${srcRanges.info.name}`,
+        cause,
+        ...(full ? { remedy: `raise --max-source-ranges (${srcRanges.info.maxEntries})` } : {}),
+      })
+    }
+    this.writes++
+  }
+
+  deleteRange(service: number, range: Cidr): void {
+    if (this.#maps.handles.srcRanges.delete(sourceRangeKeyBytes(service, range))) this.writes++
   }
 
   #frontends(address: Address) {

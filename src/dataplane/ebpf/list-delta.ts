@@ -3,7 +3,8 @@
  *
  * In place, every state between two writes is a list of valid backends: a leaving
  * backend's slot is overwritten by a new one or by the last one of the list, and the
- * count is raised after the slots behind it are written.
+ * count is raised after the slots behind it are written. In a table (Maglev) the slots
+ * that differ are overwritten one by one: each connection has its old backend or its new.
  */
 
 /** One slot to write: position in the list, backend index. */
@@ -20,24 +21,28 @@ export interface InPlace {
 }
 
 /**
- * The writes that turn `current` (backend index by position) into a list with exactly
- * the members of `target`; undefined when the change is so large that a new list and one
- * store are better: the rule of thumb is a quarter of the list, but at least 16 slots.
+ * The writes that turn `current` (backend index by position) into a list with each
+ * backend of `target` in so many slots; undefined when the change is so large that a new
+ * list and one store are better: the rule of thumb is a quarter of the list, but at least
+ * 16 slots.
  */
 export function changeInPlace(
   current: readonly number[],
-  target: ReadonlySet<number>,
+  target: ReadonlyMap<number, number>,
   capacity: number,
 ): InPlace | undefined {
   const members = [...current]
-  const present = new Set<number>()
+  const missing = new Map(target)
   const holes: number[] = []
   current.forEach((backend, position) => {
-    if (!target.has(backend) || present.has(backend)) holes.push(position)
-    else present.add(backend)
+    const wanted = missing.get(backend) ?? 0
+    if (wanted === 0) holes.push(position)
+    else missing.set(backend, wanted - 1)
   })
-  const added = [...target].filter(backend => !present.has(backend))
-  if (target.size > capacity || holes.length + added.length > Math.max(16, current.length / 4)) return undefined
+  const added: number[] = []
+  for (const [backend, count] of missing) for (let i = 0; i < count; i++) added.push(backend)
+  const count = current.length - holes.length + added.length
+  if (count > capacity || holes.length + added.length > Math.max(16, current.length / 4)) return undefined
 
   const writes: SlotWrite[] = []
   const write = (position: number, backend: number) => {
@@ -53,6 +58,20 @@ export function changeInPlace(
     members.pop()
   }
   return { writes, count: members.length, members }
+}
+
+/**
+ * The writes that turn one table into another of the same size: the slots that differ,
+ * nothing else. undefined when the sizes differ: positions of the one mean nothing in the
+ * other, so that takes a new list.
+ */
+export function changeTable(current: readonly number[], target: readonly number[]): InPlace | undefined {
+  if (current.length !== target.length) return undefined
+  const writes: SlotWrite[] = []
+  target.forEach((backend, position) => {
+    if (current[position] !== backend) writes.push({ position, backend })
+  })
+  return { writes, count: target.length, members: target }
 }
 
 /** The 8-byte word of a service's list (bpf/layout/service.h). */

@@ -1,14 +1,18 @@
 import type { WaggleError } from '../../base/errors.js'
 import type { Address } from '../../model/address.js'
-import type { Backend, Protocol, ServicePort } from '../../model/desired.js'
+import type { Cidr } from '../../model/cidr.js'
+import type { Backend, Protocol, Scheduler, ServicePort } from '../../model/desired.js'
+import type { DumpedRange } from './adopt.js'
 import { type AppliedFrontend, type AppliedList, type AppliedService, emptyList, endpointKey } from './applied.js'
 import { backendFlags, serviceFlags } from './encode.js'
 import type { Grace } from './grace.js'
 import { IndexPool } from './index-pool.js'
 import type { Limits } from './kernel-maps.js'
 import { type KernelWriter, type ListName, MapError } from './kernel-writer.js'
-import { changeInPlace, type InPlace } from './list-delta.js'
+import { changeInPlace, changeTable, type InPlace } from './list-delta.js'
+import { type ListTarget, listTarget, type Member, spread, usesTable } from './list-target.js'
 import { capacityFor, SlotAllocator } from './slot-allocator.js'
+import { POD_NETWORKS, SourceRangeTable } from './source-range-table.js'
 
 /** What the table asks of its surroundings besides writes. */
 export interface TableHooks {
@@ -34,7 +38,7 @@ const QUARANTINE_MS = 5 * 60_000
  * The applied state of every Service port, and the order of writes that leads from it to
  * a desired one. A packet that comes between any two writes sees a complete list:
  *
- * name, record -> backends -> slots -> the list's word -> settings -> frontends
+ * name, record -> backends -> slots -> the list's word -> source ranges -> settings -> frontends
  *
  * and the other way round when a Service port leaves. A crash between any two leaves
  * either state whole; the rest is found as orphans by the next run.
@@ -53,6 +57,7 @@ export class ServiceTable {
   /** Ids of the Service ports with a frontend at an address, node ports aside. */
   readonly #addresses = new Map<Address, { ids: Set<string>; own: boolean | undefined }>()
   #ownAddresses: ReadonlySet<Address> = new Set()
+  readonly #ranges: SourceRangeTable
 
   constructor(limits: Limits, writer: KernelWriter, grace: Grace, hooks: TableHooks) {
     this.#limits = limits
@@ -62,6 +67,7 @@ export class ServiceTable {
     this.#serviceIndexes = new IndexPool(limits.services, QUARANTINE_MS)
     this.#backendIndexes = new IndexPool(limits.backends, QUARANTINE_MS)
     this.#slots = new SlotAllocator(limits.slots)
+    this.#ranges = new SourceRangeTable(writer)
   }
 
   /** Fill of the arrays, for metrics. */
@@ -110,16 +116,21 @@ export class ServiceTable {
   /** Writes what `desired` has and the kernel lacks. Throws when the kernel refuses; the rest stays applied. */
   grow(desired: ServicePort, revision: number): void {
     const service = this.services.get(desired.id) ?? this.#create(desired)
-    const clusterTarget = new Set<number>()
-    const localTarget = new Set<number>()
+    const cluster: Member[] = []
+    const local: Member[] = []
     for (const backend of desired.backends) {
-      const index = this.#placeBackend(service, backend)
-      if (backend.inCluster) clusterTarget.add(index)
-      if (backend.inLocal) localTarget.add(index)
+      const { weight, inCluster, inLocal } = backend
+      const member = {
+        key: endpointKey(backend.address, backend.port),
+        weight,
+        index: this.#placeBackend(service, backend),
+      }
+      if (inCluster) cluster.push(member)
+      if (inLocal) local.push(member)
     }
-    this.#setList(service, 'cluster', clusterTarget)
-    this.#setList(service, 'local', localTarget)
-    this.#putSettings(service, desired)
+    this.#setList(service, 'cluster', desired.scheduler, cluster)
+    this.#setList(service, 'local', desired.scheduler, local)
+    this.#putSourceRanges(service, desired)
     for (const [key, frontend] of frontendsOf(desired)) this.#placeFrontend(service, key, frontend)
     service.revision = revision
   }
@@ -133,6 +144,7 @@ export class ServiceTable {
       if (!frontends.has(key)) this.#removeFrontend(service, key, frontend)
     }
     this.#syncAddresses(service)
+    this.#ranges.shrink(service.index, desired.sourceRanges?.ranges ?? [])
     const backends = new Set(desired.backends.map(each => endpointKey(each.address, each.port)))
     for (const key of service.backends.keys()) if (!backends.has(key)) this.#removeBackend(service, key)
   }
@@ -143,15 +155,37 @@ export class ServiceTable {
     if (!service) return
     for (const [key, frontend] of service.frontends) this.#removeFrontend(service, key, frontend)
     this.#syncAddresses(service)
-    this.#setList(service, 'cluster', new Set())
-    this.#setList(service, 'local', new Set())
+    this.#setList(service, 'cluster', service.scheduler, [])
+    this.#setList(service, 'local', service.scheduler, [])
     for (const list of [service.cluster, service.local]) this.#releaseRange(list)
     for (const key of service.backends.keys()) this.#removeBackend(service, key)
     this.services.delete(id)
     this.#grace.after(READERS_MS, () => {
+      this.#ranges.shrink(service.index, [])
       this.#writer.deleteName(service.index)
       this.#serviceIndexes.release(service.index, this.#hooks.now())
     })
+  }
+
+  /** Adds the networks of the cluster's pods that the kernel lacks. */
+  growPodNetworks(networks: readonly Cidr[]): void {
+    this.#ranges.grow(POD_NETWORKS, networks)
+  }
+
+  /** Removes those it has beyond `networks`. */
+  shrinkPodNetworks(networks: readonly Cidr[]): void {
+    this.#ranges.shrink(POD_NETWORKS, networks)
+  }
+
+  /** Takes over a source range that an earlier run left. */
+  adoptRange(range: DumpedRange): void {
+    this.#ranges.adopt(range)
+  }
+
+  /** Removes source ranges whose service is no more. */
+  removeStrayRanges(): void {
+    const live = new Set([POD_NETWORKS, ...[...this.services.values()].map(each => each.index)])
+    for (const index of this.#ranges.indexes) if (!live.has(index)) this.#ranges.shrink(index, [])
   }
 
   /** Tells which addresses are the node's own: an unknown port of those belongs to the host. */
@@ -171,6 +205,7 @@ export class ServiceTable {
       affinitySeconds: 0,
       internalLocal: false,
       externalLocal: false,
+      sourceRanges: undefined,
       cluster: emptyList(),
       local: emptyList(),
       frontends: new Map(),
@@ -196,45 +231,65 @@ export class ServiceTable {
     if (known) {
       if (known.flags !== flags) this.#writer.putBackendFlags(known.index, flags)
       known.flags = flags
+      if (known.weight !== backend.weight) this.#writer.putBackendWeight(known.index, backend.weight)
+      known.weight = backend.weight
       return known.index
     }
     const index = this.#backendIndexes.allocate(this.#hooks.now(), each => this.#hooks.backendIsUnused(each))
     if (index === undefined) throw full('backend', `${key} of ${service.id}`, '--max-backends', this.#limits.backends)
     this.#writer.putBackend(index, service.index, backend)
-    service.backends.set(key, { index, address: backend.address, port: backend.port, flags })
+    const { address, port, weight } = backend
+    service.backends.set(key, { index, address, port, flags, weight })
     return index
   }
 
   /** The table learns of each write when it has succeeded, so a repetition starts from what is. */
-  #setList(service: AppliedService, name: ListName, target: ReadonlySet<number>): void {
+  #setList(service: AppliedService, name: ListName, scheduler: Scheduler, members: readonly Member[]): void {
     const list = service[name]
-    if (sameMembers(list.members, target)) return
-    const change = target.size === 0 ? EMPTIED : changeInPlace(list.members, target, list.capacity)
-    if (change) {
-      const { length } = list.members
-      for (const { position, backend } of change.writes) {
-        this.#writer.putSlot(list.base + position, backend)
-        if (position < length) list.members[position] = backend
-      }
-      if (length !== change.count) this.#writer.putList(service.index, name, list.base, change.count)
-      list.members = [...change.members]
-      return
+    const madeOf = usesTable(scheduler) ? members.map(({ index, weight }) => `${index}*${weight}`).join() : undefined
+    if (madeOf !== undefined && list.madeOf === madeOf) return
+    list.madeOf = undefined
+    const target = listTarget(scheduler, service.id, members)
+    const change = members.length === 0 ? EMPTIED : changeOf(list, target)
+    if (change) this.#changeList(service, name, change)
+    else this.#newList(service, name, target.kind === 'table' ? target.slots : spread(target.counts))
+    service[name].madeOf = madeOf
+  }
+
+  #changeList(service: AppliedService, name: ListName, change: InPlace): void {
+    const list = service[name]
+    const { length } = list.members
+    for (const { position, backend } of change.writes) {
+      this.#writer.putSlot(list.base + position, backend)
+      if (position < length) list.members[position] = backend
     }
-    const capacity = capacityFor(target.size)
+    if (length !== change.count) this.#writer.putList(service.index, name, list.base, change.count)
+    list.members = [...change.members]
+  }
+
+  #newList(service: AppliedService, name: ListName, members: readonly number[]): void {
+    const list = service[name]
+    const capacity = capacityFor(members.length)
     const base = this.#slots.allocate(capacity)
-    if (base === undefined) throw full('slots', `${target.size} of ${service.id}`, '--max-slots', this.#limits.slots)
-    const members = [...target]
+    if (base === undefined) throw full('slots', `${members.length} of ${service.id}`, '--max-slots', this.#limits.slots)
     try {
-      members.forEach((backend, position) => {
-        this.#writer.putSlot(base + position, backend)
-      })
+      this.#writer.putSlots(base, members)
       this.#writer.putList(service.index, name, base, members.length)
     } catch (error) {
       this.#slots.release(base, capacity)
       throw error
     }
     this.#releaseRange(list)
-    Object.assign(list, { base, capacity, members })
+    Object.assign(list, { base, capacity, members: [...members] })
+  }
+
+  /** A range that cannot be written must not leave the service open: it restricts all the same. */
+  #putSourceRanges(service: AppliedService, desired: ServicePort): void {
+    try {
+      this.#ranges.grow(service.index, desired.sourceRanges?.ranges ?? [])
+    } finally {
+      this.#putSettings(service, desired)
+    }
   }
 
   #putSettings(service: AppliedService, desired: ServicePort): void {
@@ -244,8 +299,8 @@ export class ServiceTable {
       serviceFlags(service) === serviceFlags(desired)
     if (same) return
     this.#writer.putServiceSettings(service.index, desired)
-    const { scheduler, affinitySeconds, internalLocal, externalLocal } = desired
-    Object.assign(service, { scheduler, affinitySeconds, internalLocal, externalLocal })
+    const { scheduler, affinitySeconds, internalLocal, externalLocal, sourceRanges } = desired
+    Object.assign(service, { scheduler, affinitySeconds, internalLocal, externalLocal, sourceRanges })
   }
 
   #placeFrontend(service: AppliedService, key: string, frontend: AppliedFrontend): void {
@@ -338,8 +393,9 @@ function ownerKey(protocol: Protocol, frontend: { address: Address; port: number
   return `${protocol}|${endpointKey(frontend.address, frontend.port)}`
 }
 
-function sameMembers(members: readonly number[], target: ReadonlySet<number>): boolean {
-  return members.length === target.size && members.every(each => target.has(each))
+function changeOf(list: AppliedList, target: ListTarget): InPlace | undefined {
+  if (target.kind === 'table') return changeTable(list.members, target.slots)
+  return changeInPlace(list.members, target.counts, list.capacity)
 }
 
 function full(what: string, which: string, flag: string, limit: number): WaggleError {

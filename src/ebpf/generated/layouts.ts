@@ -26,7 +26,14 @@ export const Outcome = {
   STALE_SOCKET: 20,
   BROKEN_STATE: 21,
   TOO_BIG: 22,
-  COUNT: 23,
+  SOURCE_DENIED: 23,
+  BAD_FRAGMENT: 24,
+  FRAGMENT_HELD: 25,
+  FRAGMENT_RELEASED: 26,
+  SOURCE_ROUTE: 27,
+  EXTENSION_HEADERS: 28,
+  MARTIAN: 29,
+  COUNT: 30,
 } as const
 export type Outcome = (typeof Outcome)[keyof typeof Outcome]
 
@@ -55,6 +62,13 @@ export const outcomeNames: Readonly<Record<number, string>> = {
   20: 'stale_socket',
   21: 'broken_state',
   22: 'too_big',
+  23: 'source_denied',
+  24: 'bad_fragment',
+  25: 'fragment_held',
+  26: 'fragment_released',
+  27: 'source_route',
+  28: 'extension_headers',
+  29: 'martian',
 }
 
 /** enum hook */
@@ -103,18 +117,23 @@ export const frontendKindNames: Readonly<Record<number, string>> = {
 /** enum frontend_flag */
 export const FrontendFlag = {
   OWN_ADDRESS: 1,
+  LOOPBACK: 2,
 } as const
 export type FrontendFlag = (typeof FrontendFlag)[keyof typeof FrontendFlag]
 
 /** Labels of enum frontend_flag by value. */
 export const frontendFlagNames: Readonly<Record<number, string>> = {
   1: 'own_address',
+  2: 'loopback',
 }
 
 /** enum scheduler */
 export const Scheduler = {
   RANDOM: 0,
   RR: 1,
+  SOURCE_HASH: 2,
+  MAGLEV: 3,
+  LEAST_CONN: 4,
 } as const
 export type Scheduler = (typeof Scheduler)[keyof typeof Scheduler]
 
@@ -122,12 +141,18 @@ export type Scheduler = (typeof Scheduler)[keyof typeof Scheduler]
 export const schedulerNames: Readonly<Record<number, string>> = {
   0: 'random',
   1: 'rr',
+  2: 'source_hash',
+  3: 'maglev',
+  4: 'least_conn',
 }
 
 /** enum service_flag */
 export const ServiceFlag = {
   INTERNAL_LOCAL: 1,
   EXTERNAL_LOCAL: 2,
+  SOURCE_RANGES: 4,
+  SOURCE_NODE: 8,
+  SOURCE_PODS: 16,
 } as const
 export type ServiceFlag = (typeof ServiceFlag)[keyof typeof ServiceFlag]
 
@@ -135,6 +160,9 @@ export type ServiceFlag = (typeof ServiceFlag)[keyof typeof ServiceFlag]
 export const serviceFlagNames: Readonly<Record<number, string>> = {
   1: 'internal_local',
   2: 'external_local',
+  4: 'source_ranges',
+  8: 'source_node',
+  16: 'source_pods',
 }
 
 /** enum backend_flag */
@@ -305,6 +333,36 @@ export const frontend6Key = {
   },
 } as const satisfies Codec<Frontend6Key> & { offsets: Readonly<Record<string, number>> }
 
+/** struct source_range_key */
+export interface SourceRangeKey {
+  readonly prefix: number
+  readonly service: number
+  readonly addr: Uint8Array
+}
+
+/** struct source_range_key, 24 bytes */
+export const sourceRangeKey = {
+  name: 'source_range_key',
+  size: 24,
+  offsets: {
+    prefix: 0,
+    service: 4,
+    addr: 8,
+  },
+  encode(view: DataView, at: number, value: SourceRangeKey): void {
+    view.setUint32(at, uint(value.prefix, 0xffffffff, 'source_range_key.prefix'), true)
+    view.setUint32(at + 4, uint(value.service, 0xffffffff, 'source_range_key.service'), true)
+    putBytes(view, at + 8, 16, value.addr, 'source_range_key.addr')
+  },
+  decode(view: DataView, at: number): SourceRangeKey {
+    return {
+      prefix: view.getUint32(at, true),
+      service: view.getUint32(at + 4, true),
+      addr: getBytes(view, at + 8, 16),
+    }
+  },
+} as const satisfies Codec<SourceRangeKey> & { offsets: Readonly<Record<string, number>> }
+
 /** struct service */
 export interface Service {
   readonly cluster: bigint
@@ -377,6 +435,7 @@ export interface Backend {
   readonly flags: number
   readonly generation: number
   readonly service: number
+  readonly weight: number
 }
 
 /** struct backend, 32 bytes */
@@ -389,6 +448,7 @@ export const backend = {
     flags: 18,
     generation: 20,
     service: 24,
+    weight: 28,
   },
   encode(view: DataView, at: number, value: Backend): void {
     putBytes(view, at, 16, value.addr, 'backend.addr')
@@ -397,7 +457,7 @@ export const backend = {
     putZero(view, at + 19, 1)
     view.setUint32(at + 20, uint(value.generation, 0xffffffff, 'backend.generation'), true)
     view.setUint32(at + 24, uint(value.service, 0xffffffff, 'backend.service'), true)
-    putZero(view, at + 28, 4)
+    view.setUint32(at + 28, uint(value.weight, 0xffffffff, 'backend.weight'), true)
   },
   decode(view: DataView, at: number): Backend {
     return {
@@ -406,6 +466,7 @@ export const backend = {
       flags: view.getUint8(at + 18),
       generation: view.getUint32(at + 20, true),
       service: view.getUint32(at + 24, true),
+      weight: view.getUint32(at + 28, true),
     }
   },
 } as const satisfies Codec<Backend> & { offsets: Readonly<Record<string, number>> }
@@ -483,24 +544,29 @@ export const serviceStats = {
 export interface BackendStats {
   readonly opened: bigint
   readonly udpLive: bigint
+  readonly tcpLive: bigint
 }
 
-/** struct backend_stats, 16 bytes */
+/** struct backend_stats, 32 bytes */
 export const backendStats = {
   name: 'backend_stats',
-  size: 16,
+  size: 32,
   offsets: {
     opened: 0,
     udpLive: 8,
+    tcpLive: 16,
   },
   encode(view: DataView, at: number, value: BackendStats): void {
     view.setBigUint64(at, uint64(value.opened, 'backend_stats.opened'), true)
     view.setBigUint64(at + 8, uint64(value.udpLive, 'backend_stats.udp_live'), true)
+    view.setBigUint64(at + 16, uint64(value.tcpLive, 'backend_stats.tcp_live'), true)
+    putZero(view, at + 24, 8)
   },
   decode(view: DataView, at: number): BackendStats {
     return {
       opened: view.getBigUint64(at, true),
       udpLive: view.getBigUint64(at + 8, true),
+      tcpLive: view.getBigUint64(at + 16, true),
     }
   },
 } as const satisfies Codec<BackendStats> & { offsets: Readonly<Record<string, number>> }
@@ -741,6 +807,121 @@ export const flowStats = {
   },
 } as const satisfies Codec<FlowStats> & { offsets: Readonly<Record<string, number>> }
 
+/** struct fragment_key */
+export interface FragmentKey {
+  readonly src: Uint8Array
+  readonly dst: Uint8Array
+  readonly id: number
+  readonly proto: number
+  readonly slot: number
+}
+
+/** struct fragment_key, 40 bytes */
+export const fragmentKey = {
+  name: 'fragment_key',
+  size: 40,
+  offsets: {
+    src: 0,
+    dst: 16,
+    id: 32,
+    proto: 36,
+    slot: 37,
+  },
+  encode(view: DataView, at: number, value: FragmentKey): void {
+    putBytes(view, at, 16, value.src, 'fragment_key.src')
+    putBytes(view, at + 16, 16, value.dst, 'fragment_key.dst')
+    view.setUint32(at + 32, uint(value.id, 0xffffffff, 'fragment_key.id'))
+    view.setUint8(at + 36, uint(value.proto, 0xff, 'fragment_key.proto'))
+    view.setUint8(at + 37, uint(value.slot, 0xff, 'fragment_key.slot'))
+    putZero(view, at + 38, 2)
+  },
+  decode(view: DataView, at: number): FragmentKey {
+    return {
+      src: getBytes(view, at, 16),
+      dst: getBytes(view, at + 16, 16),
+      id: view.getUint32(at + 32),
+      proto: view.getUint8(at + 36),
+      slot: view.getUint8(at + 37),
+    }
+  },
+} as const satisfies Codec<FragmentKey> & { offsets: Readonly<Record<string, number>> }
+
+/** struct fragment */
+export interface Fragment {
+  readonly seenNs: bigint
+  readonly sport: number
+  readonly dport: number
+  readonly size: number
+  readonly proto: number
+  readonly ignore: number
+}
+
+/** struct fragment, 16 bytes */
+export const fragment = {
+  name: 'fragment',
+  size: 16,
+  offsets: {
+    seenNs: 0,
+    sport: 8,
+    dport: 10,
+    size: 12,
+    proto: 14,
+    ignore: 15,
+  },
+  encode(view: DataView, at: number, value: Fragment): void {
+    view.setBigUint64(at, uint64(value.seenNs, 'fragment.seen_ns'), true)
+    view.setUint16(at + 8, uint(value.sport, 0xffff, 'fragment.sport'))
+    view.setUint16(at + 10, uint(value.dport, 0xffff, 'fragment.dport'))
+    view.setUint16(at + 12, uint(value.size, 0xffff, 'fragment.size'), true)
+    view.setUint8(at + 14, uint(value.proto, 0xff, 'fragment.proto'))
+    view.setUint8(at + 15, uint(value.ignore, 0xff, 'fragment.ignore'))
+  },
+  decode(view: DataView, at: number): Fragment {
+    return {
+      seenNs: view.getBigUint64(at, true),
+      sport: view.getUint16(at + 8),
+      dport: view.getUint16(at + 10),
+      size: view.getUint16(at + 12, true),
+      proto: view.getUint8(at + 14),
+      ignore: view.getUint8(at + 15),
+    }
+  },
+} as const satisfies Codec<Fragment> & { offsets: Readonly<Record<string, number>> }
+
+/** struct held_fragment */
+export interface HeldFragment {
+  readonly seenNs: bigint
+  readonly size: number
+  readonly frame: readonly number[]
+}
+
+/** struct held_fragment, 1616 bytes */
+export const heldFragment = {
+  name: 'held_fragment',
+  size: 1616,
+  offsets: {
+    seenNs: 0,
+    size: 8,
+    frame: 16,
+  },
+  encode(view: DataView, at: number, value: HeldFragment): void {
+    view.setBigUint64(at, uint64(value.seenNs, 'held_fragment.seen_ns'), true)
+    view.setUint32(at + 8, uint(value.size, 0xffffffff, 'held_fragment.size'), true)
+    putZero(view, at + 12, 4)
+    checkCount(value.frame, 1600, 'held_fragment.frame')
+    value.frame.forEach((element, i) => {
+      view.setUint8(at + 16 + i * 1, uint(element, 0xff, 'held_fragment.frame'))
+    })
+  },
+  decode(view: DataView, at: number): HeldFragment {
+    return {
+      seenNs: view.getBigUint64(at, true),
+      size: view.getUint32(at + 8, true),
+      frame: Array.from({ length: 1600 }, (_, i) => view.getUint8(at + 16 + i * 1)),
+    }
+  },
+} as const satisfies Codec<HeldFragment> & { offsets: Readonly<Record<string, number>> }
+
 /** struct device */
 export interface Device {
   readonly addr4: Uint8Array
@@ -875,6 +1056,14 @@ export const maps = {
     key: frontend6Key,
     value: frontend,
   } satisfies MapLayout<Frontend6Key, Frontend>,
+  srcRanges: {
+    name: 'src_ranges_v1',
+    type: 11,
+    flags: 1,
+    maxEntries: 65536,
+    key: sourceRangeKey,
+    value: u32,
+  } satisfies MapLayout<SourceRangeKey, number>,
   services: {
     name: 'services_v1',
     type: 2,
@@ -927,7 +1116,7 @@ export const maps = {
     name: 'outcomes_v1',
     type: 6,
     flags: 0,
-    maxEntries: 161,
+    maxEntries: 210,
     key: u32,
     value: outcomeStats,
   } satisfies MapLayout<number, OutcomeStats>,
@@ -971,6 +1160,30 @@ export const maps = {
     key: u32,
     value: flowStats,
   } satisfies MapLayout<number, FlowStats>,
+  fragments: {
+    name: 'fragments_v1',
+    type: 9,
+    flags: 0,
+    maxEntries: 16384,
+    key: fragmentKey,
+    value: fragment,
+  } satisfies MapLayout<FragmentKey, Fragment>,
+  heldFrags: {
+    name: 'held_frags_v1',
+    type: 9,
+    flags: 0,
+    maxEntries: 1024,
+    key: fragmentKey,
+    value: heldFragment,
+  } satisfies MapLayout<FragmentKey, HeldFragment>,
+  heldBuf: {
+    name: 'held_buf_v1',
+    type: 6,
+    flags: 0,
+    maxEntries: 1,
+    key: u32,
+    value: heldFragment,
+  } satisfies MapLayout<number, HeldFragment>,
   devices: {
     name: 'devices_v1',
     type: 1,
