@@ -16,20 +16,13 @@
 #include "../maps.h"
 #include "affinity.h"
 #include "backend.h"
+#include "choice.h"
 #include "sched_least_conn.h"
 #include "sched_maglev.h"
 #include "sched_random.h"
 #include "sched_rr.h"
 #include "sched_source_hash.h"
 #include "slot.h"
-
-struct choice {
-	struct ip_addr addr;
-	__be16 port;
-	__u8 flags; /* enum backend_flag */
-	__u32 backend;
-	__u32 generation;
-};
 
 static __always_inline const struct service *service_get(__u32 index)
 {

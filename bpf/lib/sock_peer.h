@@ -8,7 +8,7 @@
 #include "../maps.h"
 #include "addr.h"
 #include "backend.h"
-#include "select.h"
+#include "choice.h"
 #include "sock_call.h"
 
 /* The call dialled a frontend of service and got this backend. */
