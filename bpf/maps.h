@@ -33,6 +33,15 @@ struct {
 	__type(value, struct frontend);
 } frontends6_v1 SEC(".maps");
 
+/* Written by the control plane: who may use a service's load-balancer frontends, and who is a pod. Values say nothing. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, struct source_range_key);
+	__type(value, __u32);
+} src_ranges_v1 SEC(".maps");
+
 /* Memory-mapped by the control plane; index 0 is never a service. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

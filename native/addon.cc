@@ -58,6 +58,7 @@ Napi::Object Init(Napi::Env env, Napi::Object exports) {
       {"readBtf", ReadBtf},
       {"inNetns", InNetns},
       {"netnsInode", NetnsInode},
+      {"netnsCookie", NetnsCookie},
       {"ifNameToIndex", IfNameToIndex},
       {"mountBpffs", MountBpffs},
   };

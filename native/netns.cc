@@ -6,6 +6,7 @@
 #include <net/if.h>
 #include <sched.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
@@ -24,6 +25,9 @@ namespace {
 
 // Of the thread: setns changes one thread only, /proc/self/ns is the main thread's.
 constexpr const char* kOwn = "/proc/thread-self/ns/net";
+
+// SO_NETNS_COOKIE; the headers of a Linux below 5.14 lack it.
+constexpr int kNetnsCookie = 71;
 
 // Non-blocking, so that a pipe by that name cannot hold us up.
 UniqueFd OpenNamespace(const Args& args, const std::string& path) {
@@ -79,6 +83,18 @@ Napi::Value NetnsInode(const Napi::CallbackInfo& info) {
   struct stat facts;
   if (fstat(fd.get(), &facts)) throw SystemError(info.Env(), errno, "fstat", path);
   return Napi::BigInt::New(info.Env(), uint64_t{facts.st_ino});
+}
+
+Napi::Value NetnsCookie(const Napi::CallbackInfo& info) {
+  Args args(info, "netnsCookie");
+  UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) throw SystemError(info.Env(), errno, "socket", "AF_INET");
+  uint64_t cookie = 0;
+  socklen_t size = sizeof(cookie);
+  if (!getsockopt(socket.get(), SOL_SOCKET, kNetnsCookie, &cookie, &size))
+    return Napi::BigInt::New(info.Env(), cookie);
+  if (errno != ENOPROTOOPT) throw SystemError(info.Env(), errno, "getsockopt", "SO_NETNS_COOKIE");
+  return info.Env().Undefined();
 }
 
 Napi::Value IfNameToIndex(const Napi::CallbackInfo& info) {

@@ -9,6 +9,7 @@ namespace waggle {
 
 Napi::Value InNetns(const Napi::CallbackInfo& info);
 Napi::Value NetnsInode(const Napi::CallbackInfo& info);
+Napi::Value NetnsCookie(const Napi::CallbackInfo& info);
 Napi::Value IfNameToIndex(const Napi::CallbackInfo& info);
 
 }  // namespace waggle

@@ -59,7 +59,9 @@ enum outcome {
 	OUTCOME_BROKEN_STATE = 21,
 	/* Larger than the device that it would leave by takes. */
 	OUTCOME_TOO_BIG = 22,
-	OUTCOME_COUNT = 23,
+	/* Load-balancer address whose source ranges leave the client out. */
+	OUTCOME_SOURCE_DENIED = 23,
+	OUTCOME_COUNT = 24,
 };
 
 /* Index of the program in the counters. */

@@ -23,16 +23,19 @@ enum sock_verdict {
 static __always_inline bool request_is_refused(int ret)
 {
 	return ret == -OUTCOME_NO_PORT || ret == -OUTCOME_NO_BACKEND ||
-	       ret == -OUTCOME_NO_LOCAL_BACKEND;
+	       ret == -OUTCOME_NO_LOCAL_BACKEND || ret == -OUTCOME_SOURCE_DENIED;
 }
 
-/* connect and sendmsg: the caller sees what a host without such a port answers, at once. */
+/*
+ * connect and sendmsg: the caller sees what a host without such a port answers, at once,
+ * and whoever is not let in what a firewall of the node would answer (EPERM).
+ */
 static __always_inline int finish_request(enum hook hook, int ret)
 {
 	count_outcome(hook, ret, 0);
 	if (!request_is_refused(ret))
 		return SOCK_PASS;
-	bpf_set_retval(-ECONNREFUSED);
+	bpf_set_retval(ret == -OUTCOME_SOURCE_DENIED ? -EPERM : -ECONNREFUSED);
 	return SOCK_REFUSE;
 }
 

@@ -1,13 +1,16 @@
+import type { Cidr } from '../model/cidr.js'
 import { OPTION_KEYS, type OptionKey, type OptionValue, optionOf, type Settings } from './options.js'
 import { printBindAddress, printDuration } from './types.js'
 
 /** The settings of one run: complete, checked and frozen. */
 export type Config = {
-  readonly [K in Exclude<OptionKey, 'kubeconfig' | 'kubeServers'>]: OptionValue<K>
+  readonly [K in Exclude<OptionKey, 'kubeconfig' | 'kubeServers' | 'clusterCidr'>]: OptionValue<K>
 } & {
   /** Undefined means the pod's service account. */
   readonly kubeconfig: string | undefined
   readonly kubeServers: readonly string[] | undefined
+  /** Undefined means the Node's podCIDRs. */
+  readonly clusterCidr: readonly Cidr[] | undefined
 }
 
 /** What only the machine knows and derived defaults need. */
@@ -49,6 +52,7 @@ export function completeConfig(
     ...(settings as Config),
     kubeconfig: settings.kubeconfig,
     kubeServers: settings.kubeServers,
+    clusterCidr: settings.clusterCidr,
     nodeName: settings.nodeName ?? machine.hostname.toLowerCase(),
     cgroup: settings.cgroup ?? machine.cgroup ?? '',
     pinDir: settings.pinDir ?? `${settings.bpffs?.replace(/\/+$/, '')}/waggle`,

@@ -1,5 +1,5 @@
-import ipaddr from 'ipaddr.js'
 import { parseAddress } from '../model/address.js'
+import { type Cidr, parseCidr } from '../model/cidr.js'
 
 /** What a raw value became, or why it is refused (a clause that follows "is"/the value). */
 export type Parsed<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly problem: string }
@@ -192,20 +192,22 @@ export function list<T>(element: ValueType<T>): ValueType<readonly T[]> {
 }
 
 /** A network in canonical CIDR notation. */
-export const cidr = scalar<string>(
+export const cidr = scalar<Cidr>(
   'CIDR',
   value => {
-    const [address, length] = value.split('/')
-    const canonical = parseAddress(address ?? '')
-    if (canonical === undefined || !ipaddr.isValidCIDR(`${canonical}/${length}`)) {
-      return refuse('must be a network in CIDR notation, such as 192.168.0.0/24')
-    }
-    const [base, bits] = ipaddr.parseCIDR(`${canonical}/${length}`)
-    const network = base.kind() === 'ipv4' ? ipaddr.IPv4 : ipaddr.IPv6
-    const first = network.networkAddressFromCIDR(`${canonical}/${bits}`)
-    return accept(`${parseAddress(first.toString())}/${bits}`)
+    const canonical = parseCidr(value)
+    return canonical === undefined
+      ? refuse('must be a network in CIDR notation, such as 192.168.0.0/24')
+      : accept(canonical)
   },
   value => value,
+)
+
+/** true or false. */
+export const bool = scalar<boolean>(
+  'true|false',
+  value => (value === 'true' || value === 'false' ? accept(value === 'true') : refuse('must be true or false')),
+  String,
 )
 
 /** One of a few words, or else a value of another type. */

@@ -4,6 +4,7 @@ import type { Config } from '../config/config.js'
 import type { Dataplane } from '../dataplane/dataplane.js'
 import type { Inspection } from '../dataplane/inspection.js'
 import { type HealthAnswer, type HealthInput, healthz, livez, readyz } from '../health/health.js'
+import { ownAddresses } from '../host/devices.js'
 import type { NetworkFacts } from '../host/facts.js'
 import { type Device, type HostNetwork, HostWatch } from '../host/watch.js'
 import { Metrics, type WatchRow } from '../metrics/metrics.js'
@@ -11,7 +12,7 @@ import type { Address } from '../model/address.js'
 import type { ProblemEvent, Source, SourceEvent, WatchedKind } from '../model/objects.js'
 import { Planner } from '../plan/planner.js'
 import { Problems } from '../state/problems.js'
-import { Store } from '../state/store.js'
+import { type Change, Store } from '../state/store.js'
 import { DaemonError } from './errors.js'
 import { type HttpRoute, HttpServer, json, plain } from './http-server.js'
 import { Serial } from './serial.js'
@@ -76,6 +77,8 @@ export class Agent {
       nodeName: config.nodeName,
       nodePortAddresses: config.nodePortAddresses,
       defaultScheduler: config.scheduler,
+      localhostNodePorts: config.localhostNodePorts,
+      clusterCIDRs: config.clusterCidr,
     })
     this.#loop = new SyncLoop({
       dataplane: { apply: (...args) => this.#serial.run(() => dataplane.apply(...args)) },
@@ -135,7 +138,7 @@ export class Agent {
    * @throws DaemonError PROBE when this machine lacks something
    */
   async start(): Promise<void> {
-    const { config, dataplane, source, logger } = this.#parts
+    const { config, dataplane, source, readFacts, logger } = this.#parts
     const missing = await dataplane.probe()
     if (missing.length > 0) {
       throw new DaemonError('PROBE', {
@@ -146,6 +149,8 @@ export class Agent {
     if (!config.devices.includes('auto')) this.#host.start()
     this.#housekeeping.start()
     for (const server of this.#servers) await server.start()
+    // Before the first plan: node ports of an earlier run must not be missed for a moment.
+    this.#planner.setHostAddresses(ownAddresses(readFacts()))
     await source.start(events => this.#take(events))
     logger.info('started', { source: source.name, dataplane: dataplane.name })
   }
@@ -165,8 +170,8 @@ export class Agent {
     const { config, clock } = this.#parts
     this.#metrics.reported(events, clock.wall())
     const change = this.#store.apply(events)
-    const plan = this.#planner.update(this.#store, change)
-    this.#logProblems([...change.problems, ...this.#planProblems.apply(plan.problems)])
+    this.#logProblems(change.problems)
+    this.#plan(change)
     const node = this.#store.node(config.nodeName)
     if (node !== undefined) {
       this.#nodeSeen = true
@@ -175,7 +180,13 @@ export class Agent {
     // Not before the InternalIPs are known: a device that only they select would lose the
     // programs that an earlier run left there, for as long as the list takes.
     if (!this.#store.awaited.includes('Node')) this.#host.start()
-    this.#loop.submit(plan.state, plan.changed, readinessOf(this.#store.awaited))
+  }
+
+  #plan(change: Pick<Change, 'services' | 'nodes'>): void {
+    const { awaited } = this.#store
+    const plan = this.#planner.update(this.#store, { ...change, synced: awaited.length === 0 })
+    this.#logProblems(this.#planProblems.apply(plan.problems))
+    this.#loop.submit(plan.state, plan.changed, readinessOf(awaited))
   }
 
   /** Each once, when it appears; all that stand are counted in the metrics. */
@@ -192,6 +203,8 @@ export class Agent {
     this.#serial
       .run(() => dataplane.setDevices(devices, addresses))
       .catch(error => logger.error('cannot serve devices', { devices: names, error }))
+    this.#planner.setHostAddresses(addresses)
+    this.#plan(NOTHING)
   }
 
   async #housekeep(): Promise<void> {
@@ -258,6 +271,9 @@ export class Agent {
     ])
   }
 }
+
+/** No object changed. */
+const NOTHING: Pick<Change, 'services' | 'nodes'> = { services: new Set(), nodes: new Set() }
 
 /** See {@link Readiness}. */
 function readinessOf(awaited: readonly WatchedKind[]): Readiness {

@@ -91,6 +91,7 @@ function makeEbpf(config: Config, native: Native, logger: Logger): EbpfDataplane
       backends: config.maxBackends,
       slots: config.maxSlots,
       flows: config.maxFlows,
+      sourceRanges: config.maxSourceRanges,
     },
     timeouts: {
       tcpEstablishedSeconds: config.flowTcpEstablishedTimeout / 1000,

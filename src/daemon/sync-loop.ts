@@ -93,6 +93,7 @@ export class SyncLoop {
 
   /** Takes a newer desired state; `changed` are the ids that differ from the one before. */
   submit(desired: DesiredState, changed: Iterable<string>, readiness: Readiness): void {
+    if (desired.podNetworks !== this.#desired?.podNetworks) this.#full = true
     this.#desired = desired
     for (const id of changed) this.#dirty.add(id)
     if (readiness !== this.#readiness) this.#full = true

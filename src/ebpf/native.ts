@@ -223,6 +223,8 @@ export interface Native {
   inNetns<T>(path: string, fn: () => T): T
   /** Inode number of the caller's network namespace or of the one at `path`. */
   netnsInode(path?: string): bigint
+  /** What bpf_get_netns_cookie() says of sockets of the caller's network namespace; undefined below Linux 5.14. */
+  netnsCookie(): bigint | undefined
   /** 0 when there is no such device in the caller's network namespace. */
   ifNameToIndex(name: string): number
   /**

@@ -25,6 +25,7 @@ export const MapType = {
   ARRAY: 2,
   PERCPU_ARRAY: 6,
   LRU_HASH: 9,
+  LPM_TRIE: 11,
   SK_STORAGE: 24,
 } as const
 

@@ -1,4 +1,6 @@
 import type { Address } from '../model/address.js'
+import { type Cidr, parseCidr } from '../model/cidr.js'
+import type { NodeObject } from '../model/objects.js'
 import type { Converted } from './convert.js'
 import { identity, usableAddress } from './convert-fields.js'
 import { isRecord, Report, show } from './convert-report.js'
@@ -7,7 +9,7 @@ const ZONE = 'topology.kubernetes.io/zone'
 /** The taint by which the cluster autoscaler says that a Node will go. */
 const LEAVING = 'ToBeDeletedByClusterAutoscaler'
 
-/** A Node of API group v1: its InternalIPs in the order of the API, its zone, and whether it is about to go. */
+/** A Node of API group v1: its InternalIPs in the order of the API, its pods' networks, its zone, and whether it is about to go. */
 export function convertNode(raw: unknown): Converted {
   const report = new Report()
   const id = identity('Node', raw, report)
@@ -24,10 +26,23 @@ export function convertNode(raw: unknown): Converted {
     const address = usableAddress(entry.address, [...path, i, 'address'], report)
     if (address !== undefined && !internalIPs.includes(address)) internalIPs.push(address)
   }
+  const podCIDRs = podCIDRsOf(raw, report)
   const zone = id.labels[ZONE]
   const place = typeof zone === 'string' && zone !== '' ? { zone } : {}
   const leaving = isLeaving(raw) ? ({ leaving: true } as const) : {}
-  return report.result(id.key, { kind: 'Node', name: id.name, internalIPs, ...place, ...leaving })
+  return report.result(id.key, { kind: 'Node', name: id.name, internalIPs, ...podCIDRs, ...place, ...leaving })
+}
+
+function podCIDRsOf(node: Readonly<Record<string, unknown>>, report: Report): Pick<NodeObject, 'podCIDRs'> {
+  const path = ['spec', 'podCIDRs'] as const
+  const spec = isRecord(node.spec) ? node.spec : {}
+  const podCIDRs: Cidr[] = []
+  for (const [i, value] of report.list(spec.podCIDRs, path).entries()) {
+    const cidr = typeof value === 'string' ? parseCidr(value) : undefined
+    if (cidr !== undefined) podCIDRs.push(cidr)
+    else report.warn([...path, i], `is ${show(value)}; write a network such as 10.244.1.0/24 (skipped)`)
+  }
+  return podCIDRs.length > 0 ? { podCIDRs } : {}
 }
 
 function isLeaving(node: Readonly<Record<string, unknown>>): boolean {

@@ -1,22 +1,42 @@
-import ipaddr from 'ipaddr.js'
-import { type Address, type Family, familyOf } from '../model/address.js'
+import { type Address, familyOf } from '../model/address.js'
+import { type Cidr, cidrHas, parseCidr } from '../model/cidr.js'
+
+/** The loopback addresses that can serve node ports; the others of 127.0.0.0/8 do not. */
+export const LOOPBACK = ['127.0.0.1', '::1'] as readonly string[] as readonly Address[]
+
+/** What the choice of node port addresses depends on. */
+export interface NodeAddresses {
+  /** Of the Node object, in order. */
+  readonly internalIPs: readonly Address[]
+  /** Every address of this machine. */
+  readonly hostAddresses: readonly Address[]
+  /** Whether loopback addresses may be among them. */
+  readonly localhost: boolean
+}
 
 /**
- * The addresses of a node that serve node ports. `wanted` has CIDRs, `primary` (the first
- * address of each family) or `all`; what matches several entries counts once. Empty means
- * `primary`. Entries that are neither match nothing: the configuration refuses them before.
+ * The addresses that serve node ports. `wanted` has CIDRs, `primary` (the first InternalIP
+ * of each family), `localhost` or `all`; what matches several entries counts once. Empty
+ * means `primary`. Entries that are none of these match nothing: the configuration refuses
+ * them before.
  */
-export function nodePortAddresses(internalIPs: readonly Address[], wanted: readonly string[]): readonly Address[] {
+export function nodePortAddresses(node: NodeAddresses, wanted: readonly string[]): readonly Address[] {
   const entries = wanted.length === 0 ? ['primary'] : wanted
-  return internalIPs.filter(address => entries.some(entry => matches(address, entry, internalIPs)))
+  const elsewhere = node.hostAddresses.filter(address => !isLoopback(address))
+  const candidates = [...node.internalIPs, ...elsewhere, ...(node.localhost ? LOOPBACK : [])]
+  return [...new Set(candidates)].filter(address => entries.some(entry => matches(address, entry, node)))
 }
 
-function matches(address: Address, entry: string, internalIPs: readonly Address[]): boolean {
+function matches(address: Address, entry: string, { internalIPs }: NodeAddresses): boolean {
   if (entry === 'all') return true
-  const family: Family = familyOf(address)
-  if (entry === 'primary') return internalIPs.find(other => familyOf(other) === family) === address
-  if (!ipaddr.isValidCIDR(entry)) return false
-  const [network, bits] = ipaddr.parseCIDR(entry)
-  const parsed = ipaddr.parse(address)
-  return parsed.kind() === network.kind() && parsed.match(network, bits)
+  if (entry === 'localhost') return LOOPBACK.includes(address)
+  if (entry === 'primary') return internalIPs.find(other => familyOf(other) === familyOf(address)) === address
+  const cidr = parseCidr(entry)
+  return cidr !== undefined && cidrHas(cidr, address)
 }
+
+function isLoopback(address: Address): boolean {
+  return address === '::1' || cidrHas(LOOPBACK_NETWORK, address)
+}
+
+const LOOPBACK_NETWORK = '127.0.0.0/8' as Cidr

@@ -1,4 +1,5 @@
 import { type Address, formatEndpoint } from '../model/address.js'
+import type { Cidr } from '../model/cidr.js'
 import type { DesiredState, Frontend, Scheduler, ServicePort } from '../model/desired.js'
 import type { EndpointSliceObject, NodeObject, ObjectKey, ProblemEvent, ServiceObject } from '../model/objects.js'
 import { Claims } from './claims.js'
@@ -13,8 +14,12 @@ const API_SERVICE: ObjectKey = 'default/kubernetes'
 export interface PlannerOptions {
   /** As the Node object is called: endpoints with this nodeName are local. */
   readonly nodeName: string
-  /** CIDRs, `primary` or `all`; empty means `primary`. */
+  /** CIDRs, `primary`, `localhost` or `all`; empty means `primary`. */
   readonly nodePortAddresses: readonly string[]
+  /** Whether loopback addresses may serve node ports, where nodePortAddresses has them. */
+  readonly localhostNodePorts?: boolean
+  /** Networks of all pods of the cluster; unset means those of this node's pods. */
+  readonly clusterCIDRs?: readonly Cidr[] | undefined
   readonly defaultScheduler: Scheduler
 }
 
@@ -58,19 +63,31 @@ export class Planner {
   readonly #claims = new Claims()
   readonly #idsByService = new Map<ObjectKey, readonly string[]>()
   readonly #drafts = new Map<string, Draft>()
-  /** Services that depend on this node's addresses or zone. */
+  /** Services that depend on this node's addresses, zone or pod networks. */
   readonly #withNodePort = new Set<ObjectKey>()
   readonly #withHints = new Set<ObjectKey>()
+  readonly #withSourceRanges = new Set<ObjectKey>()
   /** Standing problems by where; the value is their text. */
   readonly #standing = new Map<string, string>()
   #apiServers: ReadonlySet<string> = new Set()
   #facts: NodeFacts
-  #state: DesiredState = { revision: 0, services: SnapshotMap.empty<ServicePort>() }
+  #hostAddresses: readonly Address[] = []
+  #hostChanged = false
+  #state: DesiredState
 
   constructor(options: PlannerOptions) {
     this.#options = options
-    const { nodeName, defaultScheduler } = options
-    this.#facts = { nodeName, defaultScheduler, zone: undefined, nodePortAddresses: [] }
+    const { nodeName, defaultScheduler, clusterCIDRs = [] } = options
+    const nobody = { zone: undefined, nodePortAddresses: [], internalIPs: [], podCIDRs: clusterCIDRs }
+    this.#facts = { nodeName, defaultScheduler, ...nobody }
+    this.#state = { revision: 0, services: SnapshotMap.empty<ServicePort>(), podNetworks: sorted(clusterCIDRs) }
+  }
+
+  /** Every address of this machine; the next update looks at node ports anew when they changed. */
+  setHostAddresses(addresses: readonly Address[]): void {
+    if (sameTexts(addresses, this.#hostAddresses)) return
+    this.#hostAddresses = addresses
+    this.#hostChanged = true
   }
 
   /** The desired state of the last update. */
@@ -82,7 +99,8 @@ export class Planner {
   update(objects: Objects, dirty: Dirty): Plan {
     const problems: ProblemEvent[] = []
     const keys = new Set(dirty.services)
-    if (dirty.nodes.has(this.#options.nodeName)) this.#nodeChanged(objects, keys)
+    const podNetworks = this.#state.podNetworks
+    if (dirty.nodes.has(this.#options.nodeName) || this.#hostChanged) this.#nodeChanged(objects, keys)
     this.#reportNode(objects, dirty, problems)
 
     const touched = new Set<string>()
@@ -91,28 +109,37 @@ export class Planner {
     }
     this.#redraft(objects, [...keys].sort(), touched)
     const changes = this.#decide(touched, problems)
-    if (changes.size > 0) {
+    if (changes.size > 0 || this.#state.podNetworks !== podNetworks) {
       const services = (this.#state.services as SnapshotMap<ServicePort>).with(changes)
-      this.#state = { revision: this.#state.revision + 1, services }
+      this.#state = { ...this.#state, revision: this.#state.revision + 1, services }
     }
     return { state: this.#state, changed: new Set(changes.keys()), problems }
   }
 
   /**
    * Adds the Services that depend on what changed of this node. A Node that is deleted
-   * keeps its last known addresses and zone: it may be about to come back.
+   * keeps its last known addresses, zone and pod networks: it may be about to come back.
    */
   #nodeChanged(objects: Objects, keys: Set<ObjectKey>): void {
+    this.#hostChanged = false
+    const before = this.#facts
+    const { localhostNodePorts: localhost = false, clusterCIDRs, nodePortAddresses: wanted } = this.#options
     const node = objects.node(this.#options.nodeName)
-    if (node === undefined) return
-    const addresses = nodePortAddresses(node.internalIPs, this.#options.nodePortAddresses)
-    if (!sameAddresses(addresses, this.#facts.nodePortAddresses)) {
-      for (const key of this.#withNodePort) keys.add(key)
+    const internalIPs = node === undefined ? before.internalIPs : node.internalIPs
+    const zone = node === undefined ? before.zone : node.zone
+    // Sockets here are this node's pods', so their own networks say more than the cluster's.
+    const podCIDRs = node === undefined ? before.podCIDRs : (node.podCIDRs ?? clusterCIDRs ?? [])
+    const addresses = nodePortAddresses({ internalIPs, hostAddresses: this.#hostAddresses, localhost }, wanted)
+    const add = (dependent: ReadonlySet<ObjectKey>) => {
+      for (const key of dependent) keys.add(key)
     }
-    if (node.zone !== this.#facts.zone) {
-      for (const key of this.#withHints) keys.add(key)
-    }
-    this.#facts = { ...this.#facts, nodePortAddresses: addresses, zone: node.zone }
+    if (!sameTexts(addresses, before.nodePortAddresses)) add(this.#withNodePort)
+    if (zone !== before.zone) add(this.#withHints)
+    const sameInside = sameTexts(internalIPs, before.internalIPs) && sameTexts(podCIDRs, before.podCIDRs)
+    if (!sameInside) add(this.#withSourceRanges)
+    this.#facts = { ...before, nodePortAddresses: addresses, zone, internalIPs, podCIDRs }
+    const podNetworks = sorted(clusterCIDRs ?? podCIDRs)
+    if (!sameTexts(podNetworks, this.#state.podNetworks ?? [])) this.#state = { ...this.#state, podNetworks }
   }
 
   /** A wrong node name makes node ports silent and every endpoint remote: say so. */
@@ -182,6 +209,7 @@ export class Planner {
         ports.map(port => port.id),
       )
     keepIn(this.#withNodePort, key, service?.ports.some(port => port.nodePort !== 0) === true)
+    keepIn(this.#withSourceRanges, key, service?.sourceRanges !== undefined)
     keepIn(
       this.#withHints,
       key,
@@ -272,6 +300,10 @@ function claimKey(port: ServicePort, frontend: Frontend): string {
   return `${frontend.address} ${frontend.port} ${port.protocol}`
 }
 
-function sameAddresses(a: readonly Address[], b: readonly Address[]): boolean {
-  return a.length === b.length && a.every((address, i) => address === b[i])
+function sorted(cidrs: readonly Cidr[]): readonly Cidr[] {
+  return [...new Set(cidrs)].sort()
+}
+
+function sameTexts(a: readonly string[], b: readonly string[]): boolean {
+  return a.length === b.length && a.every((text, i) => text === b[i])
 }

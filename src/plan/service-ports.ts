@@ -2,10 +2,11 @@ import { type Address, type Family, familyOf } from '../model/address.js'
 import type { Frontend, FrontendKind, Scheduler, ServicePort } from '../model/desired.js'
 import type { EndpointSliceObject, ServiceObject, ServicePortObject } from '../model/objects.js'
 import { backendsOf, compareEndpoints } from './endpoints.js'
+import { type Inside, sourceRangesOf } from './source-ranges.js'
 import type { Place } from './topology.js'
 
 /** What plan knows of this node. */
-export interface NodeFacts extends Place {
+export interface NodeFacts extends Place, Inside {
   /** The addresses of this node that serve node ports. */
   readonly nodePortAddresses: readonly Address[]
   /** For Services that do not choose one. */
@@ -34,6 +35,7 @@ export function servicePortsOf(
     for (const clusterIP of service.clusterIPs) {
       const family = familyOf(clusterIP)
       const { namespace, name, affinitySeconds, internalLocal, externalLocal } = service
+      const sourceRanges = sourceRangesOf(service.sourceRanges, family, facts)
       ports.push({
         id: `${namespace}/${name}:${port.name}/${port.protocol}/${family}`,
         namespace,
@@ -45,6 +47,7 @@ export function servicePortsOf(
         affinitySeconds,
         internalLocal,
         externalLocal,
+        ...(sourceRanges && { sourceRanges }),
         frontends: frontendsOf(service, port, family, facts.nodePortAddresses),
         backends: backendsOf(slices, port, family, facts),
       })
@@ -68,8 +71,9 @@ function frontendsOf(
     }
   }
   claim('ClusterIP', service.clusterIPs, port.port)
-  claim('ExternalIP', service.externalIPs, port.port)
+  // Before external IPs: an address that is both must not escape the load balancer's source ranges.
   claim('LoadBalancer', service.loadBalancerIPs, port.port)
+  claim('ExternalIP', service.externalIPs, port.port)
   // Whatever the type: allocateLoadBalancerNodePorts works through a missing number alone.
   if (port.nodePort !== 0) claim('NodePort', nodeAddresses, port.nodePort)
   return [...claimed.values()].sort(compareFrontends)

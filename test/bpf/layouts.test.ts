@@ -46,6 +46,7 @@ const sample = (codec: unknown, value: Sample['value'], ...zero: string[]): Samp
 const SAMPLES: readonly Sample[] = [
   sample(layouts.frontend4Key, { addr: 0x0a010203, port: 53, proto: 17 }, 'zero'),
   sample(layouts.frontend6Key, { addr: address(9), port: 65535, proto: 6 }, 'zero'),
+  sample(layouts.sourceRangeKey, { prefix: 152, service: 0xdeadbeef, addr: address(9) }),
   sample(layouts.frontend, { service: 0xdeadbeef, kind: 4, flags: 1 }, 'zero'),
   sample(
     layouts.service,
@@ -56,13 +57,12 @@ const SAMPLES: readonly Sample[] = [
   sample(layouts.slotBlock, { words: Array.from({ length: 16 }, (_, i) => 0x10000 * i + 7) }),
   sample(
     layouts.backend,
-    { addr: address(33), port: 8080, flags: 7, generation: 0x11223344, service: 77 },
+    { addr: address(33), port: 8080, flags: 7, generation: 0x11223344, service: 77, weight: 100 },
     'zero',
-    'spare',
   ),
   sample(layouts.serviceName, { namespace: 'n'.repeat(63), name: 'web', port: '', proto: 6, family: 4 }, 'zero'),
   sample(layouts.serviceStats, { opened: 1n << 40n, refused: 2n, rrCursor: 3n }),
-  sample(layouts.backendStats, { opened: 4n, udpLive: 1n << 63n }),
+  sample(layouts.backendStats, { opened: 4n, udpLive: 1n << 63n, tcpLive: 6n }, 'spare'),
   sample(layouts.outcomeStats, { packets: 5n, bytes: 6n }),
   sample(layouts.affinityKey, { client: address(70), service: 8, byCookie: 1 }),
   sample(layouts.affinity, { seenNs: 1n << 50n, backend: 9, generation: 10 }),

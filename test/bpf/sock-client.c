@@ -22,7 +22,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MAX_SOCKETS 64
+#define MAX_SOCKETS 256
 
 union address {
 	struct sockaddr any;
@@ -340,6 +340,10 @@ static void run(char *line)
 		socklen_t size = parse(&a, word[2], word[3]);
 
 		reply(connect(*fd, &a.any, size));
+	} else if (!strcmp(word[0], "bind")) {
+		socklen_t size = parse(&a, word[2], word[3]);
+
+		reply(bind(*fd, &a.any, size));
 	} else if (!strcmp(word[0], "disconnect")) {
 		a.any.sa_family = AF_UNSPEC;
 		reply(connect(*fd, &a.any, sizeof(a.any)));

@@ -153,7 +153,7 @@ export class SockRig {
     for (const map of Object.values(maps)) this.#maps.set(map.name, sock.map(map.name))
     for (const hook of SOCK_HOOKS) this.#links.push(this.#attach(sock, hook))
     const egress = this.#open('sockegress.bpf.o')
-    for (const name of egress.mapNames()) egress.reuseMap(name, this.#map(name))
+    for (const name of egress.mapNames()) if (this.#maps.has(name)) egress.reuseMap(name, this.#map(name))
     egress.load()
     this.#egress = egress
     this.#cpus = native.possibleCpus()
@@ -253,7 +253,7 @@ export class SockRig {
     return { index, backends }
   }
 
-  /** Moves the service to another list of its backends. */
+  /** Moves the service to another list of its backends, which may stand in it several times. */
   setBackends(index: number, backends: readonly number[]): void {
     const spec = this.#specs.get(index)
     if (!spec) throw new Error(`no service ${index}`)

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { Outcome, outcomeNames } from '../../src/ebpf/generated/layouts.js'
+import { FrontendKind, Outcome, outcomeNames } from '../../src/ebpf/generated/layouts.js'
 import { ETH_LENGTH, otherProtocol, type PacketOptions, tcp, udp } from './packet.js'
 import { missing, TcNode } from './tc-node.js'
 
@@ -102,6 +102,7 @@ const DROPPED: { name: string; outcome: string; frame: Uint8Array }[] = (
     { name: `${service} backend is an address of this node's`, outcome: 'no_route', frame: at(7) },
     { name: `${service} service that does not exist`, outcome: 'broken_state', frame: at(8) },
     { name: `${service} backend of the other family`, outcome: 'broken_state', frame: at(9) },
+    { name: `${service} client outside the source ranges`, outcome: 'source_denied', frame: at(10) },
   ]
 })
 
@@ -129,6 +130,13 @@ describe.skipIf(lacking)('every way out of the packet programs', () => {
     node.services.addBrokenFrontend('172.30.0.8:80', 'TCP', 100_000)
     node.services.addBrokenFrontend('[2001:db8:30::8]:80', 'TCP', 100_000)
     add(9, '[2001:db8:a2::5]:8080', '10.0.2.5:8080')
+    for (const [at, backend, range] of [
+      ['172.30.0.10:80', '10.0.2.5:8080', '192.0.2.0/24'],
+      ['[2001:db8:30::10]:80', '[2001:db8:a2::5]:8080', '2001:db8:1::/48'],
+    ] as const) {
+      const frontends = [{ at, kind: FrontendKind.LOAD_BALANCER }]
+      node.services.add({ proto: 'TCP', frontends, backends: [{ at: backend }], sourceRanges: [range] })
+    }
     node.services.add({
       proto: 'TCP',
       frontends: [

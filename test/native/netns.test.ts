@@ -25,6 +25,17 @@ describeKernel('network namespaces', () => {
     expect(home()).toBe(before)
   })
 
+  test('a cookie is of one namespace: another one has another, asking again gives the same', () => {
+    const path = rig.netns()
+    const here = addon().netnsCookie()
+    if (here === undefined) return // Linux below 5.14 has none to give
+    expect(here).toBeGreaterThan(0n)
+    const there = addon().inNetns(path, () => addon().netnsCookie())
+    expect(there).not.toBe(here)
+    expect(addon().inNetns(path, () => addon().netnsCookie())).toBe(there)
+    expect(addon().netnsCookie()).toBe(here)
+  })
+
   test('what fn throws is thrown, after the way back', () => {
     const path = rig.netns()
     const before = home()

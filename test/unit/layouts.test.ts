@@ -89,7 +89,7 @@ describe('codecs', () => {
 test('an outcome is known by name and by number, and the count is no label', () => {
   expect(outcomeNames[Outcome.NO_BACKEND]).toBe('no_backend')
   expect(Object.keys(outcomeNames)).toHaveLength(Outcome.COUNT)
-  expect(frontendFlagNames).toEqual({ 1: 'own_address' })
+  expect(frontendFlagNames).toEqual({ 1: 'own_address', 2: 'loopback' })
 })
 
 test('the map table says what bpf/maps.h says', () => {

@@ -41,6 +41,7 @@ export class Applier {
   /** Takes over what an earlier run left; call before the first apply. Writes nothing. */
   adopt(dump: KernelDump): void {
     const { services, orphans, retired } = adopt(dump)
+    for (const range of dump.ranges) this.#table.adoptRange(range)
     for (const service of services) this.#table.adopt(service, dump.addresses)
     for (const index of [...retired, ...orphans.backends]) this.#table.quarantine('backend', index)
     for (const index of orphans.names) this.#table.quarantine('service', index)
@@ -66,11 +67,16 @@ export class Applier {
     const present = [...ids].flatMap(id => desired.services.get(id) ?? [])
     const wanted = present.filter(port => this.#supports(port) && (prune || !this.#isHeldBack(port)))
     // Make before break: a frontend that moves from one Service port to another never goes away.
+    const { podNetworks = [] } = desired
+    attempt('', () => this.#table.growPodNetworks(podNetworks))
     for (const port of wanted) attempt(port.id, () => this.#table.grow(port, desired.revision))
     for (const port of wanted) attempt(port.id, () => this.#table.shrink(port))
     if (prune) {
       for (const id of ids) if (!desired.services.has(id)) attempt(id, () => this.#table.remove(id))
-      attempt('', () => this.#removeOrphans())
+      attempt('', () => {
+        this.#table.shrinkPodNetworks(podNetworks)
+        this.#removeOrphans()
+      })
       this.#pruned = true
     }
     return {
@@ -109,6 +115,7 @@ export class Applier {
     for (const address of orphans.addresses) {
       if (!this.#table.hasAddress(address)) this.#writer.deleteAddress(address)
     }
+    this.#table.removeStrayRanges()
     for (const index of orphans.names) this.#writer.deleteName(index)
     this.#orphans = undefined
     this.#grace.after(READERS_MS, () => {

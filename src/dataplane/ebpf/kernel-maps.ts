@@ -14,6 +14,8 @@ export interface Limits {
   /** Slots of all lists together, a power of two of at least 16. */
   readonly slots: number
   readonly flows: number
+  /** Source ranges of all services, and pod networks. */
+  readonly sourceRanges: number
 }
 
 /** The maps as the control plane uses them: hash maps by system call, arrays through their memory. */
@@ -38,6 +40,7 @@ export class KernelMaps {
       backends: this.backends.length,
       slots: this.slots.length * SLOTS_PER_ELEMENT,
       flows: handles.flows.info.maxEntries / HALVES_PER_FLOW,
+      sourceRanges: handles.srcRanges.info.maxEntries,
     }
   }
 
@@ -67,5 +70,6 @@ export function sizesOf(limits: Limits): Partial<Record<keyof typeof maps, numbe
     beStats: limits.backends,
     flows: flowSlots * HALVES_PER_FLOW,
     flowSlots,
+    srcRanges: limits.sourceRanges,
   }
 }

@@ -49,6 +49,7 @@ export function loadObjects(
     for (const file of OBJECTS) {
       const object = native.openObject(join(objectsDir, file))
       try {
+        setConstants(native, object)
         for (const [name, bytes] of Object.entries(constants[file] ?? {})) object.setConstant(name, bytes)
         loadObject(object, file, handles, pins, limits)
         for (const name of object.programNames()) {
@@ -79,6 +80,15 @@ export function openPinnedMaps(native: Native, pins: Pins): MapHandles | undefin
     handles.set(name, map)
   }
   return Object.fromEntries(handles) as MapHandles
+}
+
+/** What programs are told of the node that they are loaded for. */
+function setConstants(native: Native, object: BpfObject): void {
+  const cookie = native.netnsCookie()
+  if (cookie === undefined || !object.programNames().includes('sock_connect4')) return
+  const bytes = new Uint8Array(8)
+  new DataView(bytes.buffer).setBigUint64(0, cookie, true)
+  object.setConstant('cfg_node_netns', bytes)
 }
 
 function loadObject(object: BpfObject, file: string, handles: Map<MapName, BpfMap>, pins: Pins, limits: Limits): void {
