@@ -52,7 +52,7 @@ const portArbitrary = fc.record({
 })
 
 /** So many have the smallest table: larger ones take time and show nothing else. */
-const TABLE_BACKENDS = 8
+const TABLE_BACKENDS = 5
 
 /** Frontends are given to the first that asks, as the planner does. */
 const stateArbitrary = fc.uniqueArray(portArbitrary, { selector: each => each.name, maxLength: 4 }).map(ports => {

@@ -158,8 +158,15 @@ export class TestServices {
     }
   }
 
-  /** Empties every hash map that steers packets; indexes go on counting. */
+  /** Ends all flows; the services stay. */
+  forgetFlows(): void {
+    const map = this.#object.map(maps.flows.name)
+    map.deleteBatch(map.entries().keys)
+  }
+
+  /** Empties every hash map that steers packets; indexes go on counting, slots begin anew. */
   clear(): void {
+    this.#slots.length = 0
     for (const layout of [maps.frontends4, maps.frontends6, maps.srcRanges, maps.flows, maps.affinity]) {
       const map = this.#object.map(layout.name)
       const { keys } = map.entries()

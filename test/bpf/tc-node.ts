@@ -77,6 +77,8 @@ export interface Step {
 }
 
 export interface TcNodeOptions {
+  /** Slots of all lists together, a multiple of 16. Default 16384. */
+  readonly slots?: number
   /** Most flows at a time, a power of two. Default 512. */
   readonly flows?: number
   /** First and last port of the one SNAT range. Default: as the object has it. */
@@ -123,6 +125,11 @@ export class TcNode {
     return `/run/netns/${this.#netns}`
   }
 
+  /** Possible CPUs: round robin counts on each by itself. */
+  get cpus(): number {
+    return this.#native.possibleCpus()
+  }
+
   /** A packet that arrives at an uplink. */
   ingress(frame: Uint8Array, device: DeviceName = 'up0'): Step {
     return this.#step('waggle_ingress', Hook.TC_INGRESS, frame, device)
@@ -159,6 +166,7 @@ export class TcNode {
     for (const layout of Object.values(maps)) {
       if (object.mapNames().includes(layout.name) && layout.maxEntries > 1024) object.setMaxEntries(layout.name, 1024)
     }
+    object.setMaxEntries(maps.slots.name, (options.slots ?? 16384) / 16)
     const flows = options.flows ?? 512
     object.setMaxEntries(maps.flowSlots.name, flows)
     object.setMaxEntries(maps.flows.name, flows * HALVES_PER_FLOW)

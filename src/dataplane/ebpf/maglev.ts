@@ -17,13 +17,13 @@ export interface Weighted {
  * just below powers of two, which is what lists are allocated in: a table that changes
  * its size has most connections choose anew, so that should be rare.
  */
-const SIZES = [4093, 16381, 131071] as const
+const SIZES = [4093, 16381, 65521, 131071] as const
 /** Of the connections of other backends fewer than one in a hundred moves when one goes. */
-const SLOTS_PER_BACKEND = 400
+const SLOTS_PER_BACKEND = 800
 /** The lightest backend is within a hundredth of its share. */
 const SLOTS_OF_LIGHTEST = 100
 
-/** Number of slots for these backends: 0 for none, 1 for one, else one of three primes. */
+/** Number of slots for these backends: 0 for none, 1 for one, else a prime. */
 export function maglevSize(members: readonly Weighted[]): number {
   if (members.length < 2) return members.length
   let total = 0
