@@ -13,6 +13,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "layout/flow.h"
+#include "layout/fragment.h"
 #include "layout/outcome.h"
 #include "layout/service.h"
 
@@ -139,6 +140,30 @@ struct {
 	__type(key, __u32);
 	__type(value, struct flow_stats);
 } flow_stats_v1 SEC(".maps");
+
+/* First fragments of the last seconds: what later ones are part of. Nothing else is known of a flood of ids. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct fragment_key);
+	__type(value, struct fragment);
+} fragments_v1 SEC(".maps");
+
+/* Copies of later fragments that came before their first one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct fragment_key);
+	__type(value, struct held_fragment);
+} held_frags_v1 SEC(".maps");
+
+/* Where a copy is made before it is stored: it does not fit on the stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct held_fragment);
+} held_buf_v1 SEC(".maps");
 
 /* Keyed by ifindex; written by the control plane. */
 struct {

@@ -7,27 +7,39 @@
  * and the reply is translated back at egress. A packet for a backend elsewhere is
  * translated at both ends and redirected, and so is its reply, at ingress: conntrack
  * sees all of a flow or nothing of it.
+ *
+ * Each program is there twice: for devices with Ethernet headers and (_l3) for those
+ * without, such as tun, WireGuard and IP-in-IP. The offset of the IP header is a constant
+ * of the program, so that no packet pays for the question.
  */
+#include "lib/defect.h"
 #include "lib/finish.h"
 #include "lib/flow.h"
+#include "lib/fragment.h"
+#include "lib/fragment_hold.h"
 #include "lib/nat.h"
 #include "lib/open.h"
 #include "lib/parse.h"
 #include "lib/route.h"
 
-SEC("tc")
-int waggle_ingress(struct __sk_buff *skb)
+static __always_inline int ingress(struct __sk_buff *skb, __u32 l2)
 {
 	struct packet p;
 	int ret;
 
-	ret = packet_parse(&p, skb);
-	if (!ret)
-		ret = packet_check_receiver(&p);
+	ret = packet_parse(&p, skb, l2);
+	if (!ret && !packet_is_for_host(&p))
+		ret = OUTCOME_NOT_HANDLED;
+	if (!ret && packet_is_later_fragment(&p))
+		ret = fragment_find_or_hold(&p);
+	if (p.defect)
+		return finish(&p, HOOK_TC_INGRESS, defect_judge(&p, ret));
 	if (!ret)
 		ret = flow_find(&p, FLOW_SIDE_INGRESS);
 	if (ret == FLOW_NONE)
-		ret = flow_open(&p);
+		ret = packet_is_later_fragment(&p) ? -OUTCOME_FRAGMENT : flow_open(&p);
+	if (packet_is_first_fragment(&p))
+		ret = fragment_settle(&p, ret);
 	if (!ret && !(p.flow_flags & FLOW_LOCAL_BACKEND) && !p.egress)
 		ret = route_find(&p);
 	if (!ret)
@@ -35,20 +47,49 @@ int waggle_ingress(struct __sk_buff *skb)
 	return finish(&p, HOOK_TC_INGRESS, ret);
 }
 
-SEC("tc")
-int waggle_egress(struct __sk_buff *skb)
+static __always_inline int egress(struct __sk_buff *skb, __u32 l2)
 {
 	struct packet p;
 	int ret;
 
-	ret = packet_parse(&p, skb);
+	ret = packet_parse(&p, skb, l2);
+	if (!ret && packet_is_later_fragment(&p))
+		ret = fragment_find(&p);
+	if (p.defect)
+		return finish(&p, HOOK_TC_EGRESS, defect_judge(&p, ret));
 	if (!ret)
 		ret = flow_find(&p, FLOW_SIDE_EGRESS);
 	if (ret == FLOW_NONE)
 		ret = OUTCOME_NOT_SERVICE;
+	if (!ret && packet_is_first_fragment(&p))
+		fragment_remember(&p, false);
 	if (!ret)
 		ret = nat_apply(&p);
 	return finish(&p, HOOK_TC_EGRESS, ret);
+}
+
+SEC("tc")
+int waggle_ingress(struct __sk_buff *skb)
+{
+	return ingress(skb, ETH_HLEN);
+}
+
+SEC("tc")
+int waggle_egress(struct __sk_buff *skb)
+{
+	return egress(skb, ETH_HLEN);
+}
+
+SEC("tc")
+int waggle_ingress_l3(struct __sk_buff *skb)
+{
+	return ingress(skb, 0);
+}
+
+SEC("tc")
+int waggle_egress_l3(struct __sk_buff *skb)
+{
+	return egress(skb, 0);
 }
 
 char _license[] SEC("license") = "GPL";

@@ -19,7 +19,7 @@ enum outcome {
 	OUTCOME_NOT_SERVICE = 1,
 	/* Not TCP or UDP over IPv4 or IPv6: left alone. */
 	OUTCOME_NOT_HANDLED = 2,
-	/* A later fragment, or an extension header: left alone. */
+	/* A later fragment of no Service's datagram: left alone. Of one that has lost its flow: dropped. */
 	OUTCOME_FRAGMENT = 3,
 	/* Socket layer: address rewritten. */
 	OUTCOME_TRANSLATED = 4,
@@ -39,7 +39,7 @@ enum outcome {
 	OUTCOME_NO_BACKEND = 11,
 	/* Local traffic policy and no usable backend on this node. */
 	OUTCOME_NO_LOCAL_BACKEND = 12,
-	/* Packet cut short or with impossible lengths. */
+	/* Packet cut short or with impossible lengths: left alone unless it is a Service's. */
 	OUTCOME_MALFORMED = 13,
 	/* No free source port towards this backend in the bounded tries. */
 	OUTCOME_SNAT_EXHAUSTED = 14,
@@ -61,7 +61,19 @@ enum outcome {
 	OUTCOME_TOO_BIG = 22,
 	/* Load-balancer address whose source ranges leave the client out. */
 	OUTCOME_SOURCE_DENIED = 23,
-	OUTCOME_COUNT = 24,
+	/* A fragment that overlaps the first one, or a first one without its whole transport header. */
+	OUTCOME_BAD_FRAGMENT = 24,
+	/* A later fragment that came before its first one: a copy waits for it. */
+	OUTCOME_FRAGMENT_HELD = 25,
+	/* A first fragment behind which the ones that waited for it are put back. */
+	OUTCOME_FRAGMENT_RELEASED = 26,
+	/* IPv4 source route, or an IPv6 routing header with stops left. */
+	OUTCOME_SOURCE_ROUTE = 27,
+	/* More IPv6 extension headers than are followed. */
+	OUTCOME_EXTENSION_HEADERS = 28,
+	/* A new flow from an address that cannot be its sender's. */
+	OUTCOME_MARTIAN = 29,
+	OUTCOME_COUNT = 30,
 };
 
 /* Index of the program in the counters. */

@@ -23,6 +23,19 @@ static __always_inline int translated_outcome(const struct packet *p)
 	return p->flow_flags & FLOW_LOCAL_BACKEND ? OUTCOME_DELIVERED : OUTCOME_FORWARDED;
 }
 
+/*
+ * Sends the packet to the next hop. A priority tag (VLAN 0) was for the link it came by; a
+ * packet without Ethernet header gets room for one, which bpf_redirect_neigh insists on.
+ */
+static __always_inline int finish_redirect(struct packet *p)
+{
+	if (p->skb->vlan_present)
+		bpf_skb_vlan_pop(p->skb);
+	if (!p->l2 && bpf_skb_change_head(p->skb, ETH_HLEN, 0))
+		return TC_ACT_SHOT;
+	return bpf_redirect_neigh(p->egress, &p->next_hop, sizeof(p->next_hop), 0);
+}
+
 /* ret 0 = translated, to be sent where p->egress says. */
 static __always_inline int finish(struct packet *p, __u32 hook, int ret)
 {
@@ -34,7 +47,7 @@ static __always_inline int finish(struct packet *p, __u32 hook, int ret)
 	if (ret < 0)
 		return TC_ACT_SHOT;
 	if (translated && p->egress)
-		return bpf_redirect_neigh(p->egress, &p->next_hop, sizeof(p->next_hop), 0);
+		return finish_redirect(p);
 	return TC_ACT_UNSPEC;
 }
 

@@ -26,9 +26,9 @@ struct ipv4_tail {
 	__be32 daddr;
 };
 
-/* Offset of the 16 bits that hold TTL or hop limit. */
-#define IPV4_TTL_WORD (ETH_HLEN + offsetof(struct iphdr, ttl))
-#define IPV6_TTL_WORD (ETH_HLEN + offsetof(struct ipv6hdr, nexthdr))
+/* Offset in the IP header of the 16 bits that hold TTL or hop limit. */
+#define IPV4_TTL_WORD offsetof(struct iphdr, ttl)
+#define IPV6_TTL_WORD offsetof(struct ipv6hdr, nexthdr)
 
 /* p->ttl_word with one less; the TTL is the first byte of the word in IPv4, the hop limit the second in IPv6. */
 static __always_inline __u16 nat_lower_ttl(const struct packet *p)
@@ -80,7 +80,7 @@ static __always_inline long nat_network_ipv4(struct packet *p, __u32 addr_diff)
 	};
 
 	tail.check = csum_replace(p->ip_check, csum_add(addr_diff, csum_diff16(p->ttl_word, tail.ttl_word)));
-	return bpf_skb_store_bytes(p->skb, IPV4_TTL_WORD, &tail, sizeof(tail), 0);
+	return bpf_skb_store_bytes(p->skb, p->l2 + IPV4_TTL_WORD, &tail, sizeof(tail), 0);
 }
 
 /*
@@ -98,13 +98,13 @@ static __always_inline long nat_network_ipv6(struct packet *p, __u32 addr_diff)
 	if (p->egress) {
 		__u16 lowered = nat_lower_ttl(p);
 
-		err = bpf_skb_store_bytes(p->skb, IPV6_TTL_WORD, &lowered, sizeof(lowered), 0);
+		err = bpf_skb_store_bytes(p->skb, p->l2 + IPV6_TTL_WORD, &lowered, sizeof(lowered), 0);
 		if (err)
 			return err;
 	} else {
 		bpf_csum_update(p->skb, addr_diff);
 	}
-	return bpf_skb_store_bytes(p->skb, ETH_HLEN + offsetof(struct ipv6hdr, saddr), &p->to.src,
+	return bpf_skb_store_bytes(p->skb, p->l2 + offsetof(struct ipv6hdr, saddr), &p->to.src,
 				   sizeof(p->to.src) + sizeof(p->to.dst), 0);
 }
 
@@ -112,7 +112,8 @@ static __always_inline int nat_apply(struct packet *p)
 {
 	__u32 addr_diff = csum_diff_addrs(&p->tuple, &p->to);
 
-	if (nat_transport_checksum(p, addr_diff))
+	/* A later fragment has no transport header; its first one told the checksum of it. */
+	if (!packet_is_later_fragment(p) && nat_transport_checksum(p, addr_diff))
 		return -OUTCOME_REWRITE_FAILED;
 	if (p->ipv4 ? nat_network_ipv4(p, addr_diff) : nat_network_ipv6(p, addr_diff))
 		return -OUTCOME_REWRITE_FAILED;

@@ -26,13 +26,23 @@
 #define TCP_RST 0x04
 #define TCP_ACK 0x10
 
+/* Bits of packet.fragment, as in IPv4 (RFC 791); all 0 = a whole datagram. */
+#define FRAGMENT_MORE	0x2000
+#define FRAGMENT_OFFSET 0x1fff /* in units of 8 bytes */
+
 struct packet {
 	struct __sk_buff *skb;
 	struct tuple tuple; /* as it arrived */
 	struct tuple to;    /* what it becomes; set once its flow is known */
 	struct bpf_redir_neigh next_hop;
-	__u32 egress;	     /* ifindex it is redirected to; 0 = it goes on where it was going */
-	__u32 l4;	     /* offset of the TCP or UDP header */
+	__u32 egress; /* ifindex it is redirected to; 0 = it goes on where it was going */
+	__u32 l2; /* offset of the IP header: ETH_HLEN, 0 on a device without Ethernet headers */
+	__u32 l4; /* offset of the TCP or UDP header; 0 in a later fragment */
+	__be32 fragment_id; /* of a fragment: IPv4 identification, or that of the IPv6 fragment
+			       header */
+	__u16 fragment;	    /* FRAGMENT_*, host order, for both families */
+	__u16 payload; /* bytes behind the IP header; of an IPv6 fragment behind the fragment header
+			*/
 	__u16 ttl_word;	     /* 16 bits of the IP header that hold TTL or hop limit, as in memory */
 	__sum16 ip_check;    /* IPv4 */
 	__u8 ttl;	     /* TTL or hop limit */
@@ -40,7 +50,21 @@ struct packet {
 	__u8 tcp_flags;	     /* TCP_*; 0 for UDP */
 	__u8 flow_flags;     /* enum flow_flag */
 	__u8 flow_direction; /* enum flow_direction */
+	__u8 defect; /* enum outcome: why it is dropped if it turns out to be a Service's; 0 = none
+		      */
 };
+
+/* A fragment with the ports in it, which others follow. */
+static __always_inline bool packet_is_first_fragment(const struct packet *p)
+{
+	return p->fragment & FRAGMENT_MORE && !(p->fragment & FRAGMENT_OFFSET);
+}
+
+/* A fragment without ports: fragment.h finds them. */
+static __always_inline bool packet_is_later_fragment(const struct packet *p)
+{
+	return p->fragment & FRAGMENT_OFFSET;
+}
 
 static __always_inline bool packet_is_tcp(const struct packet *p)
 {

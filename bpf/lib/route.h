@@ -40,7 +40,7 @@ static __always_inline int route_find(struct packet *p)
 		return -OUTCOME_TTL_EXCEEDED;
 	/* Asks for the route's MTU. A packet to be segmented is smaller on the wire; how small its sender saw to. */
 	if (!p->skb->gso_size)
-		fib.tot_len = p->skb->len - ETH_HLEN;
+		fib.tot_len = p->skb->len - p->l2;
 	if (p->ipv4) {
 		fib.ipv4_src = p->to.src.w[3];
 		fib.ipv4_dst = p->to.dst.w[3];
