@@ -37,7 +37,8 @@ static __always_inline bool less_busy(__u32 a, __u32 b)
 	return b_live * a_backend->weight < a_live * b_backend->weight;
 }
 
-static __always_inline __u32 sched_least_conn(__u32 base, __u32 count)
+/* Global: the verifier looks at it once, and not with every path that leads here. */
+__noinline __u32 sched_least_conn(__u32 base, __u32 count)
 {
 	__u32 a = bpf_get_prandom_u32() % count;
 	__u32 b;

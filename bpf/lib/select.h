@@ -54,12 +54,8 @@ static __always_inline bool select_hashes_connection(const struct service *servi
 	return service->scheduler == SCHEDULER_MAGLEV;
 }
 
-/*
- * Global, so that the verifier looks at it once and not with every path that leads here:
- * it knows nothing of the arguments then, not even that they are there.
- */
-__noinline int select_backend(__u32 index, __u32 local, struct affinity_key *client,
-			      __u32 connection, struct choice *choice)
+static __always_inline int select_backend(__u32 index, bool local, struct affinity_key *client,
+					  __u32 connection, struct choice *choice)
 {
 	const struct service *service = service_get(index);
 	struct service_stats *stats = bpf_map_lookup_elem(&svc_stats_v1, &index);
@@ -70,7 +66,7 @@ __noinline int select_backend(__u32 index, __u32 local, struct affinity_key *cli
 	__u32 chosen;
 	__u32 count;
 
-	if (!service || !stats || !client || !choice)
+	if (!service || !stats)
 		return -OUTCOME_BROKEN_STATE;
 	/* One load: base and count of the same list (bpf/layout/service.h). */
 	range = *(volatile const __u64 *)(local ? &service->local : &service->cluster);
