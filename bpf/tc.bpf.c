@@ -81,13 +81,13 @@ int waggle_egress(struct __sk_buff *skb)
 }
 
 SEC("tc")
-int waggle_ingress_l3(struct __sk_buff *skb)
+int waggle_in_l3(struct __sk_buff *skb)
 {
 	return ingress(skb, 0);
 }
 
 SEC("tc")
-int waggle_egress_l3(struct __sk_buff *skb)
+int waggle_out_l3(struct __sk_buff *skb)
 {
 	return egress(skb, 0);
 }

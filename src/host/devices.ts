@@ -31,8 +31,8 @@ export function chooseUplinks(
     .map(name => {
       const addresses = facts.addresses.get(name) ?? []
       const old = kept.get(name)
-      const address4 = sourceAddress(addresses, 'IPv4', internalIPs) ?? old?.address4
-      const address6 = sourceAddress(addresses, 'IPv6', internalIPs) ?? old?.address6
+      const address4 = sourceAddress(addresses, 'IPv4', internalIPs) ?? old?.address4 ?? primary(internalIPs, 'IPv4')
+      const address6 = sourceAddress(addresses, 'IPv6', internalIPs) ?? old?.address6 ?? primary(internalIPs, 'IPv6')
       return { name, ...(address4 && { address4 }), ...(address6 && { address6 }) }
     })
 }
@@ -56,6 +56,11 @@ function sourceAddress(
 ): Address | undefined {
   const usable = addresses.filter(address => familyOf(address) === family && !isLinkLocal(address))
   return usable.find(address => internalIPs.includes(address)) ?? usable[0]
+}
+
+/** What a device without an address of its own uses, as the kernel does: a pod's, or one that is not numbered. */
+function primary(internalIPs: readonly Address[], family: 'IPv4' | 'IPv6'): Address | undefined {
+  return internalIPs.find(address => familyOf(address) === family)
 }
 
 /** 169.254.0.0/16 and fe80::/10: meaningful on one link only. */

@@ -3,10 +3,13 @@ import type { Logger } from '../base/log.js'
 import type { Address } from '../model/address.js'
 import { chooseUplinks, ownAddresses, type Uplink } from './devices.js'
 import type { NetworkFacts } from './facts.js'
+import { isWithoutEthernet } from './link-type.js'
 
 /** An uplink as the kernel numbers it now. */
 export interface Device extends Uplink {
   readonly ifindex: number
+  /** Its packets begin with the IP header, not with Ethernet's. Default false. */
+  readonly l3?: boolean
 }
 
 /** What the rest of the daemon needs to know of this machine's network. */
@@ -71,6 +74,7 @@ export class HostWatch {
       const devices = this.#uplinks
         .map(uplink => ({ ...uplink, ifindex: ifNameToIndex(uplink.name) }))
         .filter(device => device.ifindex !== 0)
+        .map(device => (isWithoutEthernet(device.name, device.ifindex) ? { ...device, l3: true } : device))
       network = { devices, addresses: ownAddresses(facts) }
       this.#failing = false
     } catch (error) {

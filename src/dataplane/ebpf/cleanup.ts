@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import type { Native } from '../../ebpf/native.js'
 import { deviceNames } from '../../host/proc-net.js'
 import { detachIfAlive, openLink } from './cgroup-links.js'
-import { CLSACT_HANDLE, CLSACT_PRIORITY } from './device-links.js'
+import { CLSACT_HANDLE, CLSACT_PRIORITY, detachOurClsact } from './device-links.js'
 import { Pins } from './pins.js'
 
 /** One removed object: `link sock_connect4`, `map flows_v1`, `clsact filter on eth0`. */
@@ -46,9 +46,7 @@ function cleanupClsact(native: Native, dryRun: boolean): Removed[] {
     const ifindex = native.ifNameToIndex(name)
     for (const direction of ['ingress', 'egress'] as const) {
       if (ifindex === 0 || !native.queryClsact(ifindex, direction, CLSACT_PRIORITY, CLSACT_HANDLE)) continue
-      if (!dryRun && !native.detachClsact(ifindex, direction, CLSACT_PRIORITY, CLSACT_HANDLE, `waggle_${direction}`)) {
-        continue
-      }
+      if (!dryRun && !detachOurClsact(native, ifindex, direction)) continue
       removed.push(`clsact ${direction} filter on ${name}`)
     }
   }

@@ -15,11 +15,15 @@ export interface Device {
   /** Source address of flows that leave by it towards another node. */
   readonly address4?: Address
   readonly address6?: Address
+  /** Its packets begin with the IP header, not with Ethernet's. Default false. */
+  readonly l3?: boolean
 }
 
 type Direction = 'ingress' | 'egress'
 const DIRECTIONS: readonly Direction[] = ['ingress', 'egress']
 const PROGRAMS: Readonly<Record<Direction, string>> = { ingress: 'waggle_ingress', egress: 'waggle_egress' }
+/** Theirs for devices without Ethernet header. */
+const PROGRAMS_L3: Readonly<Record<Direction, string>> = { ingress: 'waggle_in_l3', egress: 'waggle_out_l3' }
 
 /**
  * Priority and handle of our clsact filters (kernels before 6.6). The priority is not a
@@ -66,7 +70,7 @@ export class DeviceLinks {
     for (const each of devices) {
       try {
         this.#writeAddresses(each)
-        if (this.#devices.get(each.ifindex)?.name !== each.name) {
+        if (!this.#isServed(each)) {
           for (const direction of DIRECTIONS) this.#attach(each, direction)
           this.#logger.info('attached to device', { device: each.name, by: this.#clsact ? 'clsact' : 'tcx' })
         }
@@ -86,7 +90,7 @@ export class DeviceLinks {
         try {
           if (this.#isAttached(each, direction)) continue
           this.#logger.warn('program was detached by somebody else, attaching it again', {
-            program: PROGRAMS[direction],
+            program: programName(each, direction),
             device: each.name,
           })
           this.#pins.remove('links', linkName(direction, each.ifindex))
@@ -102,13 +106,13 @@ export class DeviceLinks {
   }
 
   #isAttached(device: Device, direction: Direction): boolean {
-    const id = this.#program(direction).info.id
+    const id = this.#program(device, direction).info.id
     if (!this.#clsact) return this.#native.queryTcx(device.ifindex, direction).includes(id)
     return this.#native.queryClsact(device.ifindex, direction, CLSACT_PRIORITY, CLSACT_HANDLE)?.programId === id
   }
 
   #attach(device: Device, direction: Direction): void {
-    const program = this.#program(direction)
+    const program = this.#program(device, direction)
     const name = linkName(direction, device.ifindex)
     if (this.#clsact) {
       this.#native.attachClsact(program, device.ifindex, direction, CLSACT_PRIORITY, CLSACT_HANDLE)
@@ -169,18 +173,36 @@ export class DeviceLinks {
         link.close()
         this.#pins.remove('links', name)
       } else if (this.#clsact) {
-        this.#native.detachClsact(ifindex, direction, CLSACT_PRIORITY, CLSACT_HANDLE, PROGRAMS[direction])
+        detachOurClsact(this.#native, ifindex, direction)
       }
     }
     this.#map.delete(toBytes(u32, ifindex))
     this.#devices.delete(ifindex)
   }
 
-  #program(direction: Direction): BpfProgram {
-    const program = this.#programs.get(PROGRAMS[direction])
-    if (!program) throw new TypeError(`no program ${PROGRAMS[direction]} in the objects`)
+  /** An index, a name and a kind of header that this run has attached to. */
+  #isServed(device: Device): boolean {
+    const known = this.#devices.get(device.ifindex)
+    return known?.name === device.name && known.l3 === device.l3
+  }
+
+  #program(device: Device, direction: Direction): BpfProgram {
+    const name = programName(device, direction)
+    const program = this.#programs.get(name)
+    if (!program) throw new TypeError(`no program ${name} in the objects`)
     return program
   }
+}
+
+/** Removes our filter, whichever program it runs; false when there was none. */
+export function detachOurClsact(native: Native, ifindex: number, direction: Direction): boolean {
+  return [PROGRAMS, PROGRAMS_L3].some(names =>
+    native.detachClsact(ifindex, direction, CLSACT_PRIORITY, CLSACT_HANDLE, names[direction]),
+  )
+}
+
+function programName(device: Device, direction: Direction): string {
+  return (device.l3 ? PROGRAMS_L3 : PROGRAMS)[direction]
 }
 
 /** Name of the pin of a tcx link: `tcx_ingress_2`. */
