@@ -69,12 +69,27 @@ static __always_inline bool flow_has_ended(const struct packet *p, const struct 
 	return forward->state == FLOW_CLOSING || !backend_is_current(forward->backend, forward->generation);
 }
 
+/*
+ * A backend that holds an older connection with the same ports in TIME_WAIT may answer a
+ * SYN with a bare ACK. The client resets what it did not ask for, which frees the ports
+ * there, and sends its SYN again (RFC 9293 3.10.7.3): that one must come with the same
+ * ports, so none of this ends or establishes the flow. A RST of the backend does.
+ */
+static __always_inline bool flow_keeps_opening(const struct packet *p, const struct flow *half)
+{
+	if (!packet_is_tcp(p) || half->state != FLOW_OPENING)
+		return false;
+	return half->direction == FLOW_FORWARD ? p->tcp_flags & TCP_RST : !(p->tcp_flags & (TCP_SYN | TCP_RST));
+}
+
 /* Notes in both halves how far the flow has come; false when the other half is missing. */
 static __always_inline bool flow_report(const struct packet *p, struct flow *half)
 {
 	__u8 state = packet_ends_connection(p) ? FLOW_CLOSING : FLOW_ESTABLISHED;
 	struct flow *forward;
 
+	if (flow_keeps_opening(p, half))
+		return true;
 	if (half->direction == FLOW_FORWARD) {
 		if (state == FLOW_CLOSING && half->state != FLOW_CLOSING)
 			half->state = FLOW_CLOSING;
