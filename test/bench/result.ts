@@ -96,11 +96,12 @@ export function renderTable({ rows, skips }: Results): string {
   for (const bench of new Set([...rows, ...skips].map(each => each.bench))) {
     const own = rows.filter(row => row.bench === bench)
     const cells = [
-      ['measured', 'N', 'family', 'median [min, max]', 'ratio [min, max]', 'p99', 'to'],
+      ['measured', 'N', 'family', 'rounds', 'median [min, max]', 'ratio [min, max]', 'p99', 'to'],
       ...own.map(row => [
         row.what,
         row.n === undefined ? '' : String(row.n),
         row.family ?? '',
+        String(row.rounds),
         `${spreadText(row.value)} ${row.unit}`,
         row.ratio ? spreadText(row.ratio) : '',
         row.ratioP99 ? number(row.ratioP99.median) : '',

@@ -142,6 +142,24 @@ export function findTool(name: string): string | undefined {
   return folders.map(folder => join(folder, name)).find(path => existsSync(path))
 }
 
+/** Put before a command: it runs as soon as it can, whatever else the machine does. Empty where chrt is missing. */
+export function atOnce(): readonly string[] {
+  return findTool('chrt') === undefined ? [] : ['chrt', '--fifo', '1']
+}
+
+/** The same for this process while `work` runs. */
+export async function runAtOnce<T>(work: () => Promise<T>): Promise<T> {
+  if (findTool('chrt') === undefined) return work()
+  const set = (policy: '--fifo' | '--other', priority: number) =>
+    execFileSync('chrt', ['--all-tasks', policy, '--pid', String(priority), String(process.pid)])
+  set('--fifo', 1)
+  try {
+    return await work()
+  } finally {
+    set('--other', 0)
+  }
+}
+
 /** Whether namespaces, cgroups or mounts of a benchmark are on this machine. */
 export function leftovers(): string[] {
   const names = existsSync('/run/netns') ? readdirSync('/run/netns') : []
