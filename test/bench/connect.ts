@@ -21,6 +21,8 @@ const BENCH = 'connect'
 const SIZES = [10, 1_000, 10_000] as const
 const ROUNDS = 21
 const STEPS = 300
+/** No step needs an answer of the server. */
+const SERVER_PAUSE_US = 2_000
 const SERVICE_PORT = 80
 const LIMITS = { services: 65_536, frontends: 131_072, backends: 131_072, slots: 1_048_576, flows: 1024 }
 const DIRECT = 'direct'
@@ -96,7 +98,7 @@ class ConnectBench {
     const world = this.#world
     buildPaths(world, 1 + PEERS.length)
     const binary = world.compile('netclient.c')
-    await EchoServer.start(world, binary, SERVER, SERVER_PORT)
+    await EchoServer.start(world, binary, SERVER, SERVER_PORT, SERVER_PAUSE_US)
     const client = new TimingClient(world, binary, CLIENT)
     const dataplane = await startDataplane(world, { bpffs: world.bpffs(), cgroup: this.#pod }, LIMITS)
     for (const n of SIZES) {

@@ -1,4 +1,5 @@
 import { type ChildProcessByStdio, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import type { Readable, Writable } from 'node:stream'
 import type { Sample } from './result.js'
@@ -25,6 +26,12 @@ class NetProcess {
     })
     this.#lines = createInterface(this.#child.stdout)[Symbol.asyncIterator]()
     world.later(() => this.#child.kill('SIGKILL'))
+  }
+
+  async stop(): Promise<void> {
+    const gone = once(this.#child, 'exit')
+    this.#child.kill('SIGKILL')
+    await gone
   }
 
   async line(): Promise<string> {
@@ -71,11 +78,18 @@ export class EchoServer {
     this.#process = process
   }
 
-  /** TCP and UDP on `port` of every address of the namespace. */
-  static async start(world: World, binary: string, netns: string, port: number): Promise<EchoServer> {
-    const process = new NetProcess(world, binary, netns, ['serve', String(SERVER_CPU), String(port)])
+  /**
+   * TCP and UDP on `port` of every address of the namespace. `pauseUs` 0 = it waits for what
+   * comes; otherwise it looks that often, and nobody pays for waking it.
+   */
+  static async start(world: World, binary: string, netns: string, port: number, pauseUs: number): Promise<EchoServer> {
+    const process = new NetProcess(world, binary, netns, ['serve', String(SERVER_CPU), String(port), String(pauseUs)])
     await process.line()
     return new EchoServer(process)
+  }
+
+  stop(): Promise<void> {
+    return this.#process.stop()
   }
 
   /** Datagrams received since the start. */

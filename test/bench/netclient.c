@@ -2,8 +2,12 @@
 /*
  * netclient.c: the timing end and the answering end of the connection benchmarks.
  *
- *   netclient serve CPU PORT   TCP and UDP on every address of its network namespace
- *   netclient time CPU         reads one command a line, answers with one line
+ *   netclient serve CPU PORT PAUSE  TCP and UDP on every address of its network namespace
+ *   netclient time CPU              reads one command a line, answers with one line
+ *
+ * PAUSE 0: the server waits for what comes. Otherwise it looks every PAUSE microseconds, so
+ * that nobody is woken: waking a halted CPU of a virtual machine costs the sender 10 us or
+ * nothing, as it happens, and a handshake or a datagram needs no server process.
  *
  * Commands of `time` (ADDR is the first of SPAN addresses; each step takes a random one):
  *
@@ -118,7 +122,7 @@ static void echo(int fd)
 		close(fd);
 }
 
-static void serve(int port)
+static void serve(int port, int pause_us)
 {
 	int tcp = bound_socket(SOCK_STREAM, port);
 	int udp = bound_socket(SOCK_DGRAM, port);
@@ -134,7 +138,9 @@ static void serve(int port)
 	puts("ready");
 	fflush(stdout);
 	for (;;) {
-		n = epoll_wait(epoll, events, 256, -1);
+		n = epoll_wait(epoll, events, 256, pause_us ? 0 : -1);
+		if (!n)
+			usleep(pause_us);
 		for (i = 0; i < n; i++) {
 			int fd = events[i].data.fd;
 
@@ -370,12 +376,12 @@ int main(int argc, char **argv)
 {
 	char line[1024];
 
-	if (argc == 4 && !strcmp(argv[1], "serve")) {
+	if (argc == 5 && !strcmp(argv[1], "serve")) {
 		pin(atoi(argv[2]));
-		serve(atoi(argv[3]));
+		serve(atoi(argv[3]), atoi(argv[4]));
 	}
 	if (argc != 3 || strcmp(argv[1], "time")) {
-		fprintf(stderr, "usage: netclient serve CPU PORT | netclient time CPU\n");
+		fprintf(stderr, "usage: netclient serve CPU PORT PAUSE | netclient time CPU\n");
 		return 2;
 	}
 	pin(atoi(argv[2]));

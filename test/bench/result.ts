@@ -13,7 +13,7 @@ export interface Row {
   readonly rounds: number
   /** Round by round against another row of the same run. */
   readonly ratio?: Spread & { readonly to: string }
-  /** The same of the 99th percentiles of the rounds. */
+  /** The ratio of the 99th percentiles of the rounds. */
   readonly ratioP99?: Spread
   readonly note?: string
 }
