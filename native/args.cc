@@ -28,9 +28,9 @@ Bytes Args::GetBytes(size_t index, const char* name) const { return ToBytes(info
 Bytes Args::GetBytes(size_t index, const char* name, size_t size) const {
   Bytes bytes = ToBytes(info_[index], name);
   if (bytes.size != size)
-    throw OutOfRange(env(), function_,
-                     std::string(name) + " must have " + std::to_string(size) + " bytes, not " +
-                         std::to_string(bytes.size));
+    throw OutOfRange(
+        env(), function_,
+        std::string(name) + " must have " + std::to_string(size) + " bytes, not " + std::to_string(bytes.size));
   return bytes;
 }
 
@@ -39,9 +39,9 @@ uint32_t Args::ToUint32(const Napi::Value& value, const char* name, uint32_t min
   double number = value.As<Napi::Number>().DoubleValue();
   // Written so that NaN fails too.
   if (!(number >= min && number <= max) || number != std::floor(number))
-    throw OutOfRange(env(), function_,
-                     std::string(name) + " must be an integer from " + std::to_string(min) + " to " +
-                         std::to_string(max));
+    throw OutOfRange(
+        env(), function_,
+        std::string(name) + " must be an integer from " + std::to_string(min) + " to " + std::to_string(max));
   return static_cast<uint32_t>(number);
 }
 
@@ -49,9 +49,7 @@ uint32_t Args::GetUint32(size_t index, const char* name, uint32_t min, uint32_t 
   return ToUint32(info_[index], name, min, max);
 }
 
-int Args::GetIfindex(size_t index) const {
-  return static_cast<int>(ToUint32(info_[index], "ifindex", 1, INT_MAX));
-}
+int Args::GetIfindex(size_t index) const { return static_cast<int>(ToUint32(info_[index], "ifindex", 1, INT_MAX)); }
 
 std::string Args::ToText(const Napi::Value& value, const char* name) const {
   if (!value.IsString()) throw WrongType(env(), function_, std::string(name) + " must be a string");

@@ -107,7 +107,8 @@ Napi::Value AttachCgroup(const Napi::CallbackInfo& info) {
 
   UniqueFd cgroup = OpenDirectory(args, path);
   LogCapture log;
-  UniqueFd link(bpf_link_create(program.state().fd.get(), cgroup.get(), static_cast<bpf_attach_type>(attach_type), nullptr));
+  UniqueFd link(
+      bpf_link_create(program.state().fd.get(), cgroup.get(), static_cast<bpf_attach_type>(attach_type), nullptr));
   if (!link.valid()) throw SystemError(info.Env(), errno, "bpf_link_create", path, log.text());
   return BpfLink::Make(args, std::move(link), path);
 }

@@ -55,9 +55,9 @@ Napi::Array Values(Napi::Env env, const btf* types, const btf_type* type) {
     if (btf_is_enum64(type)) {
       const struct btf_enum64& value = btf_enum64(type)[i];
       uint64_t bits = btf_enum64_value(&value);
-      list.Set(i, EnumValue(env, NameAt(types, value.name_off),
-                            is_signed ? Napi::BigInt::New(env, static_cast<int64_t>(bits))
-                                      : Napi::BigInt::New(env, bits)));
+      list.Set(
+          i, EnumValue(env, NameAt(types, value.name_off),
+                       is_signed ? Napi::BigInt::New(env, static_cast<int64_t>(bits)) : Napi::BigInt::New(env, bits)));
     } else {
       const struct btf_enum& value = btf_enum(type)[i];
       list.Set(i, EnumValue(env, NameAt(types, value.name_off),

@@ -37,7 +37,7 @@ NATIVE_OBJECTS := $(NATIVE_CC:native/%.cc=%.o) $(NATIVE_SHIM)
 NATIVE_DIR      := $(B)/native/$(LIBBPF)
 NATIVE_ASAN_DIR := $(B)/native/$(LIBBPF)-asan
 
-$(NATIVE_DIR)/%.o: native/%.cc native/build.mk
+$(NATIVE_DIR)/%.o: native/%.cc native/build.mk | node_modules/.package-lock.json
 	@mkdir -p $(@D)
 	$(CXX) $(NATIVE_CXXFLAGS) $(NATIVE_INC) -MMD -MP -c $< -o $@
 
@@ -45,7 +45,7 @@ $(NATIVE_DIR)/%.o: native/%.c native/build.mk
 	@mkdir -p $(@D)
 	$(CC) $(NATIVE_CFLAGS) -MMD -MP -c $< -o $@
 
-$(NATIVE_ASAN_DIR)/%.o: native/%.cc native/build.mk
+$(NATIVE_ASAN_DIR)/%.o: native/%.cc native/build.mk | node_modules/.package-lock.json
 	@mkdir -p $(@D)
 	$(CXX) $(NATIVE_CXXFLAGS) $(NATIVE_ASAN) $(NATIVE_INC) -MMD -MP -c $< -o $@
 

@@ -3,7 +3,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include "errors.h"
 
@@ -30,8 +29,7 @@ Napi::Uint8Array ByteBuffer::Take(size_t size) {
     return copy;
   }
   if (void* exact = realloc(data_, size)) data_ = static_cast<uint8_t*>(exact);
-  Napi::ArrayBuffer buffer =
-      Napi::ArrayBuffer::New(env_, data_, size, [](Napi::BasicEnv, void* data) { free(data); });
+  Napi::ArrayBuffer buffer = Napi::ArrayBuffer::New(env_, data_, size, [](Napi::BasicEnv, void* data) { free(data); });
   data_ = nullptr;
   capacity_ = 0;
   return Napi::Uint8Array::New(env_, size, buffer, 0);

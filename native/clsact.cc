@@ -52,8 +52,7 @@ Napi::Value AttachClsact(const Napi::CallbackInfo& info) {
     // A qdisc that is there already is reported as an error and a message; it is none.
     LogCapture log;
     int error = bpf_tc_hook_create(&hook);
-    if (error && error != -EEXIST)
-      throw SystemError(env, -error, "bpf_tc_hook_create", PlaceName(place), log.text());
+    if (error && error != -EEXIST) throw SystemError(env, -error, "bpf_tc_hook_create", PlaceName(place), log.text());
   }
   std::optional<Filter> present = FindFilter(args, place);
   if (present && !SameName(present->program_name, program.name()))
@@ -79,8 +78,7 @@ Napi::Value DetachClsact(const Napi::CallbackInfo& info) {
   LIBBPF_OPTS(bpf_tc_opts, options, .handle = place.handle, .priority = place.priority);
   LogCapture log;
   int error = bpf_tc_detach(&hook, &options);
-  if (error && error != -ENOENT)
-    throw SystemError(env, -error, "bpf_tc_detach", PlaceName(place), log.text());
+  if (error && error != -ENOENT) throw SystemError(env, -error, "bpf_tc_detach", PlaceName(place), log.text());
   return Napi::Boolean::New(env, error == 0);
 }
 

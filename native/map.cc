@@ -142,11 +142,13 @@ Napi::Value CreateMap(const Napi::CallbackInfo& info) {
   Napi::Value given_flags = options.Get("flags");
   uint32_t flags = given_flags.IsUndefined() ? 0 : args.ToUint32(given_flags, "flags", 0, UINT32_MAX);
   if (name.size() >= BPF_OBJ_NAME_LEN)
-    throw OutOfRange(env, "createMap", "name must have at most " + std::to_string(BPF_OBJ_NAME_LEN - 1) + " characters");
+    throw OutOfRange(env, "createMap",
+                     "name must have at most " + std::to_string(BPF_OBJ_NAME_LEN - 1) + " characters");
 
   LIBBPF_OPTS(bpf_map_create_opts, create, .map_flags = flags);
   LogCapture log;
-  UniqueFd fd(bpf_map_create(static_cast<bpf_map_type>(type), name.c_str(), key_size, value_size, max_entries, &create));
+  UniqueFd fd(
+      bpf_map_create(static_cast<bpf_map_type>(type), name.c_str(), key_size, value_size, max_entries, &create));
   if (!fd.valid()) throw SystemError(env, errno, "bpf_map_create", name, log.text());
   return BpfMap::Make(args, std::move(fd));
 }

@@ -68,8 +68,8 @@ int WalkByBatch(const MapState& map, EntryBuffer& entries, size_t& count) {
   while (true) {
     entries.Reserve(count + chunk);
     uint32_t done = chunk;
-    int error = bpf_map_lookup_batch(map.fd.get(), started ? position.data() : nullptr, next.data(),
-                                     entries.key(count), entries.value(count), &done, nullptr);
+    int error = bpf_map_lookup_batch(map.fd.get(), started ? position.data() : nullptr, next.data(), entries.key(count),
+                                     entries.value(count), &done, nullptr);
     if (error == -ENOSPC) {
       // One bucket holds more than we asked for; nothing was read.
       if (chunk > map.max_entries) return error;
@@ -117,9 +117,9 @@ int WalkByKey(const MapState& map, EntryBuffer& entries, size_t& count) {
 size_t CountOf(const Args& args, const MapState& map, const Bytes& keys) {
   if (map.key_size == 0) throw SystemError(args.env(), kNoBatch, args.function(), map.name);
   if (keys.size % map.key_size)
-    throw OutOfRange(args.env(), args.function(),
-                     "keys must be a multiple of " + std::to_string(map.key_size) + " bytes, not " +
-                         std::to_string(keys.size));
+    throw OutOfRange(
+        args.env(), args.function(),
+        "keys must be a multiple of " + std::to_string(map.key_size) + " bytes, not " + std::to_string(keys.size));
   return keys.size / map.key_size;
 }
 

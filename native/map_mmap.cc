@@ -26,8 +26,7 @@ Napi::Value BpfMap::Mmap(const Napi::CallbackInfo& info) {
   try {
     // Node marks external buffers untransferable, and the finalizer runs when the last
     // user of the memory is gone, the map's own close() notwithstanding.
-    return Napi::ArrayBuffer::New(env, memory, length,
-                                  [length](Napi::BasicEnv, void* data) { munmap(data, length); });
+    return Napi::ArrayBuffer::New(env, memory, length, [length](Napi::BasicEnv, void* data) { munmap(data, length); });
   } catch (...) {
     munmap(memory, length);
     throw;

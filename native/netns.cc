@@ -72,7 +72,8 @@ Napi::Value InNetns(const Napi::CallbackInfo& info) {
     result = function.Call({});
   }
   if (result.IsPromise())
-    throw WrongType(info.Env(), "inNetns", "fn must be synchronous: after its first await it runs in the old namespace");
+    throw WrongType(info.Env(), "inNetns",
+                    "fn must be synchronous: after its first await it runs in the old namespace");
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <bpf/bpf.h>
 #include <linux/bpf.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 
@@ -31,9 +32,7 @@ std::string HexTag(const uint8_t* tag) {
 }
 
 // These take a context but never give one back: the kernel refuses a buffer for it.
-bool GivesContextBack(uint32_t type) {
-  return type != BPF_PROG_TYPE_RAW_TRACEPOINT && type != BPF_PROG_TYPE_SYSCALL;
-}
+bool GivesContextBack(uint32_t type) { return type != BPF_PROG_TYPE_RAW_TRACEPOINT && type != BPF_PROG_TYPE_SYSCALL; }
 
 }  // namespace
 

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -77,8 +78,7 @@ std::optional<Filter> FindFilter(const Args& args, const FilterPlace& place) {
   if (!netlink.valid()) throw SystemError(args.env(), errno, "socket", "rtnetlink");
   setsockopt(netlink.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof(kPatience));
   Request request = AskFor(place);
-  if (send(netlink.get(), &request, sizeof(request), 0) < 0)
-    throw SystemError(args.env(), errno, "send", "rtnetlink");
+  if (send(netlink.get(), &request, sizeof(request), 0) < 0) throw SystemError(args.env(), errno, "send", "rtnetlink");
 
   alignas(nlmsghdr) char answer[16 * 1024];
   ssize_t length = recv(netlink.get(), answer, sizeof(answer), 0);

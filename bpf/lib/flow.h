@@ -73,13 +73,28 @@ static __always_inline bool flow_has_ended(const struct packet *p, const struct 
 	       !backend_is_current(forward->backend, forward->generation);
 }
 
+/*
+ * A backend that holds an older connection with the same ports in TIME_WAIT may answer a
+ * SYN with a bare ACK. The client resets what it did not ask for, which frees the ports
+ * there, and sends its SYN again (RFC 9293 3.10.7.3): that one must come with the same
+ * ports, so none of this ends or confirms the flow. A RST of the backend does.
+ */
+static __always_inline bool flow_keeps_opening(const struct packet *p, const struct flow *half)
+{
+	if (!packet_is_tcp(p))
+		return false;
+	if (half->direction == FLOW_FORWARD)
+		return !half->heard && p->tcp_flags & TCP_RST;
+	return !half->sent && !(p->tcp_flags & (TCP_SYN | TCP_RST));
+}
+
 /* Notes in both halves what this one's packets have said; false when the other half is missing. */
 static __always_inline bool flow_report(const struct packet *p, struct flow *half)
 {
 	__u8 sent = flow_sent_with(p, half);
 	struct flow *peer;
 
-	if (half->sent == sent)
+	if (half->sent == sent || flow_keeps_opening(p, half))
 		return true;
 	peer = flow_peer(half);
 	if (!peer)

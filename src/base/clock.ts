@@ -15,6 +15,11 @@ export const systemClock: Clock = {
   monotonic: () => performance.now(),
   wall: () => new Date(),
   after(ms, run) {
+    if (ms <= 0) {
+      // A timer waits a millisecond at least; a change that may be written at once should be.
+      const immediate = setImmediate(run)
+      return () => clearImmediate(immediate)
+    }
     const timer = setTimeout(run, ms)
     return () => clearTimeout(timer)
   },

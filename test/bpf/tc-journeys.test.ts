@@ -290,6 +290,31 @@ describe.skipIf(lacking)('packet journeys', () => {
       expect(node.ingress(syn).packet.to).not.toBe(before.packet.to)
     })
 
+    test.each(['A', 'FA'])(
+      'a backend that answers the SYN with %s holds an old connection: the next SYN stays',
+      flags => {
+        const service = add({ ...twoRemote, frontends: [{ at: `${at.vip}:80` }] })
+        const syn = tcp(client, `${at.vip}:80`, 'S')
+        const before = node.ingress(syn)
+        moveOn(service, before)
+        node.ingress(answer(before, flags), 'up1')
+        expect(node.ingress(again(syn, 'R')).packet).toMatchObject({ from: before.packet.from, to: before.packet.to })
+        expect(node.ingress(syn).packet).toMatchObject({ from: before.packet.from, to: before.packet.to })
+        node.ingress(answer(before), 'up1')
+        const forward = node.services.flows().find(each => each.flow.direction === FlowDirection.FORWARD)
+        expect(forward?.flow.heard).toBe(FlowSent.SENT)
+      },
+    )
+
+    test('a backend that refuses ends the flow: the next SYN chooses again', () => {
+      const service = add({ ...twoRemote, frontends: [{ at: `${at.vip}:80` }] })
+      const syn = tcp(client, `${at.vip}:80`, 'S')
+      const before = node.ingress(syn)
+      moveOn(service, before)
+      node.ingress(answer(before, 'RA'), 'up1')
+      expect(node.ingress(syn).packet.to).not.toBe(before.packet.to)
+    })
+
     test('a repeated SYN, and one on an established connection, stay where they are', () => {
       const service = add({ ...twoRemote, frontends: [{ at: `${at.vip}:80` }] })
       const syn = tcp(client, `${at.vip}:80`, 'S')

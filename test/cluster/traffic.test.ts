@@ -42,7 +42,7 @@ describe.skipIf(missing)(missing ? `${title} (skipped: ${missing})` : title, () 
     await until(async () => {
       const { backends, errors } = await lab.load(host, '10.96.0.10:80', { count: 60 })
       expect({ backends: Object.keys(backends), errors }).toEqual({ backends: pods, errors: {} })
-    }, 20_000)
+    }, 60_000)
   }
 
   function everyKindOfTraffic(): Record<string, RunningLoad> {

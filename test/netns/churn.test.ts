@@ -47,6 +47,8 @@ describe.skipIf(CANNOT_RUN)(titled(`${CHANGES} changes of a Service's backends`)
     }
     const steady = lab.startLoad('pod-a2', '10.96.0.11:80', { concurrency: 1, interval: 1 })
 
+    await Promise.all([steady, ...Object.values(loads)].map(load => load.answered))
+
     const before = lab.applied('node-a').length
     for (let change = 1; change <= CHANGES; change++) await lab.apply(objects(LISTS[change % LISTS.length] as string[]))
     expect(lab.applied('node-a').length - before).toBeGreaterThanOrEqual(CHANGES)

@@ -28,9 +28,10 @@ describe.skipIf(CANNOT_RUN)(titled('an agent that dies'), () => {
   })
   afterAll(() => lab?.down())
 
-  function everyKindOfTraffic(): Record<string, RunningLoad> {
+  /** Resolves when all of it flows. */
+  async function everyKindOfTraffic(): Promise<Record<string, RunningLoad>> {
     const gentle = { concurrency: 2, interval: 2 }
-    return {
+    const loads = {
       'TCP to a ClusterIP': lab.startLoad('pod-a1', '10.96.0.10:80', gentle),
       'TCP to a ClusterIP over IPv6': lab.startLoad('node-a', '[2001:db8:96::10]:80', gentle),
       'held TCP to a ClusterIP': lab.startLoad('pod-a1', '10.96.0.10:80', { ...gentle, mode: 'tcp-keep' }),
@@ -43,6 +44,8 @@ describe.skipIf(CANNOT_RUN)(titled('an agent that dies'), () => {
       'UDP to a node port': lab.startLoad('client', '192.168.0.11:30080', { ...gentle, mode: 'udp' }),
       'held UDP to a node port': lab.startLoad('client', '192.168.0.11:30080', { ...gentle, mode: 'udp-keep' }),
     }
+    await Promise.all(Object.values(loads).map(load => load.answered))
+    return loads
   }
 
   async function expectNobodyNoticed(loads: Record<string, RunningLoad>): Promise<void> {
@@ -67,8 +70,8 @@ describe.skipIf(CANNOT_RUN)(titled('an agent that dies'), () => {
       lab.load('client', '192.168.0.11:30080', DOWNLOAD),
       lab.load('client', '[2001:db8:192::11]:30080', DOWNLOAD),
     ]
-    const loads = everyKindOfTraffic()
-    await sleep(1000)
+    const loads = await everyKindOfTraffic()
+    await sleep(500)
     await killAgent(lab.lab, 'node-a')
     await sleep(1500)
     await startAgent(lab.lab, 'node-a')
@@ -79,7 +82,7 @@ describe.skipIf(CANNOT_RUN)(titled('an agent that dies'), () => {
   })
 
   test('ten times in a row, at a random moment of its start', { timeout: 180_000 }, async () => {
-    const loads = everyKindOfTraffic()
+    const loads = await everyKindOfTraffic()
     for (let round = 0; round < 10; round++) {
       await killAgent(lab.lab, 'node-a')
       const started = startAgent(lab.lab, 'node-a').catch(() => {
@@ -94,7 +97,7 @@ describe.skipIf(CANNOT_RUN)(titled('an agent that dies'), () => {
   })
 
   test('a polite restart is no different', { timeout: 60_000 }, async () => {
-    const loads = everyKindOfTraffic()
+    const loads = await everyKindOfTraffic()
     await sleep(500)
     await stopAgent(lab.lab, 'node-a')
     await sleep(1500)

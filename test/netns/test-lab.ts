@@ -49,6 +49,8 @@ export interface LogLine {
 
 /** Load that runs until it is stopped. */
 export interface RunningLoad {
+  /** Resolves at the first answer: traffic flows. Rejects when there is none. */
+  readonly answered: Promise<void>
   stop(): Promise<LoadResult>
 }
 
@@ -111,14 +113,20 @@ export class TestLab {
 
   /** Starts load that goes on until `stop`, or until its count or seconds are used up. */
   startLoad(host: string, target: string, flags: LoadFlags = {}): RunningLoad {
-    const child = this.lab.spawn(host, loadCommand(target, { seconds: 300, ...flags }), {
-      stdio: ['ignore', 'pipe', 'pipe'],
-    })
+    const command = [...loadCommand(target, { seconds: 300, ...flags }), '--announce']
+    const child = this.lab.spawn(host, command, { stdio: ['ignore', 'pipe', 'pipe'] })
     const result = loadResult(child)
-    result.catch(() => {
-      // Told by stop; a test that fails before it is told enough.
+    const answered = new Promise<void>((resolve, reject) => {
+      child.stderr?.once('data', () => resolve())
+      child.once('close', () => reject(new Error(`${target} never answered ${host}`)))
     })
+    for (const promise of [result, answered]) {
+      promise.catch(() => {
+        // Told to whoever waits; a test that failed before has been told enough.
+      })
+    }
     return {
+      answered,
       stop: async () => {
         child.kill('SIGINT')
         return result

@@ -134,15 +134,16 @@ addLoadOptions(
   process.exitCode = code ?? FAILED
 })
 
-addLoadOptions(program.command('load-here', { hidden: true })).action(
-  async (target: string, options: RawLoadOptions) => {
-    const stop = new AbortController()
-    process.once('SIGINT', () => stop.abort())
-    const result = await runLoad(loadOptions(target, options), stop.signal)
-    process.stdout.write(`${JSON.stringify(result)}\n`)
-    if (result.failed > 0) process.exitCode = FAILED
-  },
-)
+addLoadOptions(
+  program.command('load-here', { hidden: true }).option('--announce', 'say "answered" at the first answer'),
+).action(async (target: string, options: RawLoadOptions & { announce?: boolean }) => {
+  const stop = new AbortController()
+  process.once('SIGINT', () => stop.abort())
+  const onFirst = options.announce ? () => say('answered') : undefined
+  const result = await runLoad(loadOptions(target, options), stop.signal, onFirst)
+  process.stdout.write(`${JSON.stringify(result)}\n`)
+  if (result.failed > 0) process.exitCode = FAILED
+})
 
 program
   .command('wait-healthy', { hidden: true })

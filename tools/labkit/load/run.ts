@@ -28,9 +28,10 @@ function makeWorker(options: LoadOptions): Worker {
 
 /**
  * Makes attempts from this process until their number or the time is used up, or `stop`
- * is aborted. Never rejects for a failed attempt: those are counted.
+ * is aborted. Never rejects for a failed attempt: those are counted. `onFirst` is called
+ * at the first success.
  */
-export async function runLoad(options: LoadOptions, stop: AbortSignal): Promise<LoadResult> {
+export async function runLoad(options: LoadOptions, stop: AbortSignal, onFirst?: () => void): Promise<LoadResult> {
   const started = performance.now()
   const tally = new Tally(started)
   let left = options.count
@@ -42,7 +43,7 @@ export async function runLoad(options: LoadOptions, stop: AbortSignal): Promise<
       left--
       try {
         const { name, peer } = await worker.attempt()
-        tally.success(performance.now(), name, peer)
+        if (tally.success(performance.now(), name, peer) === 1) onFirst?.()
       } catch (error) {
         tally.failure((error as { code?: string }).code ?? String(error))
       }

@@ -20,6 +20,7 @@ export class Tally {
   readonly #started: number
   #lastSuccess: number
   #longestGap = 0
+  #successes = 0
   readonly #backends = new Map<string, number>()
   readonly #errors = new Map<string, number>()
   readonly #peers = new Map<string, number>()
@@ -29,11 +30,13 @@ export class Tally {
     this.#lastSuccess = now
   }
 
-  success(now: number, backend: string, peer: string): void {
+  /** Returns how many successes there are now. */
+  success(now: number, backend: string, peer: string): number {
     add(this.#backends, backend)
     add(this.#peers, peer)
     this.#longestGap = Math.max(this.#longestGap, now - this.#lastSuccess)
     this.#lastSuccess = now
+    return ++this.#successes
   }
 
   failure(code: string): void {
@@ -41,7 +44,7 @@ export class Tally {
   }
 
   result(now: number): LoadResult {
-    const ok = sum(this.#backends)
+    const ok = this.#successes
     const failed = sum(this.#errors)
     const seconds = (now - this.#started) / 1000
     return {

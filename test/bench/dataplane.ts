@@ -1,0 +1,62 @@
+import { join } from 'node:path'
+import { systemClock } from '../../src/base/clock.js'
+import { type Logger, silentLogger } from '../../src/base/log.js'
+import { EbpfDataplane } from '../../src/dataplane/ebpf/ebpf-dataplane.js'
+import type { Limits } from '../../src/dataplane/ebpf/kernel-maps.js'
+import { loadNative } from '../../src/ebpf/load-native.js'
+import type { DesiredState } from '../../src/model/desired.js'
+import { ROOT, type World } from './world.js'
+
+/** What `waggle run` uses when nothing is said. */
+export const DEFAULT_LIMITS: Limits = {
+  services: 16_384,
+  frontends: 65_536,
+  backends: 131_072,
+  slots: 524_288,
+  flows: 65_536,
+}
+
+/** Errors count: a benchmark of a dataplane that complains is worth nothing. */
+const strictLogger: Logger = {
+  ...silentLogger,
+  error(message, fields) {
+    throw new Error(`${message} ${JSON.stringify(fields)}`)
+  },
+}
+
+export interface Place {
+  readonly bpffs: string
+  readonly cgroup: string
+}
+
+/** The product's dataplane in a private bpffs and cgroup; not started. */
+export function makeDataplane({ bpffs, cgroup }: Place, limits: Limits): EbpfDataplane {
+  return new EbpfDataplane({
+    native: loadNative(),
+    objectsDir: join(ROOT, 'build/bpf'),
+    pinDir: join(bpffs, 'waggle'),
+    bpffs,
+    cgroup,
+    limits,
+    timeouts: { tcpEstablishedSeconds: 7440, tcpTransitorySeconds: 240, udpUnrepliedSeconds: 120, udpSeconds: 300 },
+    logger: strictLogger,
+    clock: systemClock,
+  })
+}
+
+/** A started dataplane that goes with the world. */
+export async function startDataplane(world: World, place: Place, limits: Limits): Promise<EbpfDataplane> {
+  const dataplane = makeDataplane(place, limits)
+  await dataplane.start()
+  // Not cleanup(), which waits for nothing here: pins go with the bpffs, links with their pins.
+  world.later(() => void dataplane.stop())
+  return dataplane
+}
+
+/** Applies all of `desired`; throws when a Service port failed. Returns the number of writes. */
+export async function applyAll(dataplane: EbpfDataplane, desired: DesiredState): Promise<number> {
+  const report = await dataplane.apply(desired, undefined, true)
+  const [failure] = report.failed
+  if (failure) throw failure.error ?? new Error(failure.id)
+  return report.writes
+}

@@ -1,0 +1,98 @@
+import { execFileSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { maps } from '../../src/ebpf/generated/layouts.js'
+import { applyAll, DEFAULT_LIMITS, startDataplane } from './dataplane.js'
+import { desiredState } from './generate.js'
+import type { Results, Row, Skip } from './result.js'
+import { findTool, World } from './world.js'
+
+const BENCH = 'memory'
+const SERVICES = 10_000
+const ENDPOINTS = 10
+
+/** What the maps take from the kernel at their default sizes, empty and full, and a flow. */
+export async function memory(progress: (line: string) => void): Promise<Results> {
+  const bpftool = findTool('bpftool')
+  if (bpftool === undefined) {
+    return { rows: [], skips: [{ bench: BENCH, what: 'everything', why: 'bpftool is not installed' }] }
+  }
+  const world = new World(BENCH)
+  try {
+    progress('maps at their default sizes')
+    const place = { bpffs: world.bpffs(), cgroup: world.cgroup('unused') }
+    const dataplane = await startDataplane(world, place, DEFAULT_LIMITS)
+    const pins = join(place.bpffs, 'waggle/maps')
+    const empty = sizes(bpftool, pins)
+    await applyAll(dataplane, manyServices())
+    const full = sizes(bpftool, pins)
+    const flows = full.get(maps.flows.name) ?? 0
+    const { rows, skips } = conntrack()
+    return {
+      rows: [
+        ...[...full].sort((a, b) => b[1] - a[1]).map(([name, bytes]) => exact(name, bytes / 1024, 'KiB', SERVICES)),
+        exact('all maps, empty', total(empty) / 1024, 'KiB', 0),
+        exact('all maps', total(full) / 1024, 'KiB', SERVICES),
+        exact('all maps but flows, affinity and udp_peers', withoutState(full) / 1024, 'KiB', SERVICES),
+        exact('a flow', flows / DEFAULT_LIMITS.flows, 'B'),
+        exact('a flow, its two keys and values alone', 2 * (maps.flows.key.size + maps.flows.value.size), 'B'),
+        ...rows,
+      ],
+      skips,
+    }
+  } finally {
+    world.close()
+  }
+}
+
+function exact(what: string, value: number, unit: string, n?: number): Row {
+  const value3 = { median: value, min: value, max: value }
+  return { bench: BENCH, what, unit, value: value3, rounds: 1, ...(n === undefined ? {} : { n }) }
+}
+
+/** Bytes of each map as the kernel counts them (bpf_map_mem_usage). */
+function sizes(bpftool: string, pins: string): Map<string, number> {
+  return new Map(
+    Object.values(maps).map(({ name }) => {
+      const text = execFileSync(bpftool, ['-j', 'map', 'show', 'pinned', join(pins, name)], { encoding: 'utf8' })
+      return [name, Number(JSON.parse(text).bytes_memlock)]
+    }),
+  )
+}
+
+function total(bytes: ReadonlyMap<string, number>): number {
+  return [...bytes.values()].reduce((sum, each) => sum + each, 0)
+}
+
+/** What the size of the cluster decides, not the traffic. */
+function withoutState(bytes: ReadonlyMap<string, number>): number {
+  const state = [maps.flows, maps.affinity, maps.udpPeers].map(({ name }) => bytes.get(name) ?? 0)
+  return state.reduce((sum, each) => sum - each, total(bytes))
+}
+
+/** The kernel's own connection tracking, for comparison: one object a connection, without its hash table. */
+function conntrack(): { rows: Row[]; skips: Skip[] } {
+  const skip = (why: string) => ({ rows: [], skips: [{ bench: BENCH, what: 'a conntrack entry', why }] })
+  try {
+    const line = readFileSync('/proc/slabinfo', 'utf8')
+      .split('\n')
+      .find(each => each.startsWith('nf_conntrack '))
+    const size = Number(line?.split(/\s+/)[3])
+    if (line === undefined) return skip('conntrack has no slab cache of its own here, or is not in use')
+    return { rows: [exact('a conntrack entry (slab object)', size, 'B')], skips: [] }
+  } catch {
+    return skip('/proc/slabinfo cannot be read')
+  }
+}
+
+function manyServices() {
+  const text = (a: number, low: number) => `${a}.${low >> 16}.${(low >> 8) & 255}.${low & 255}`
+  const ports = Array.from({ length: SERVICES }, (_, i) => ({
+    name: `svc-${i}`,
+    family: 'IPv4' as const,
+    protocol: 'TCP' as const,
+    frontends: [{ kind: 'ClusterIP' as const, address: text(172, i + 1), port: 80 }],
+    backends: Array.from({ length: ENDPOINTS }, (_, k) => ({ address: text(10, i * ENDPOINTS + k + 1), port: 8080 })),
+  }))
+  return desiredState(1, ports)
+}
