@@ -34,7 +34,7 @@ const CHURN_PER_SECOND = 1_000
 const CHURN_MS = 1_000
 const START_LIMIT_MS = 120_000
 /** On a slow machine there are fewer rounds of starts; the result says how many. */
-const STARTS_LIMIT_MS = 120_000
+const STARTS_LIMIT_MS = 90_000
 
 /** The bundled agent as a process, fed by an API server on the loopback of its namespace. */
 export async function daemon(progress: (line: string) => void): Promise<Results> {

@@ -28,7 +28,8 @@ const USAGE = `usage: tools/bench [NAME...] [-o json]      (or: make bench)
 
 Measures what docs/performance.md claims, in private namespaces, and prints a table. Each
 figure is a median over rounds in which all rivals take turns, with its extremes. Results
-go to build/bench/NAME.json, too. All together take less than six minutes on two cores.
+go to build/bench/NAME.json, too. Meant to take less than six minutes on two cores; where
+that is not enough the long ones do fewer rounds, and say so.
 
 ${Object.entries(BENCHES)
   .map(([name, { about }]) => `  ${name.padEnd(10)}${about}`)
