@@ -1,7 +1,10 @@
+import type { ChildProcess } from 'node:child_process'
 import { mkdirSync, rmdirSync } from 'node:fs'
 import path from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { cgroupRoot } from '../../tools/labkit/machine.js'
+import { inRoot } from '../../tools/labkit/root.js'
 import { service } from './manifests.js'
 import { CANNOT_RUN, TestLab, titled } from './test-lab.js'
 
@@ -20,6 +23,8 @@ const OBJECTS = [
   ...web('here', 10, ['pod-a2']),
   ...web('there', 11, ['pod-b1']),
   ...web('itself', 12, ['pod-a1']),
+  ...web('host-here', 14, ['node-a']),
+  ...web('host-there', 15, ['node-b']),
   ...web('all', 13, ['pod-a1', 'pod-a2', 'pod-b1', 'pod-b2']),
 ]
 
@@ -39,11 +44,18 @@ const NODE_A = ['192.168.0.11', '2001:db8:192::11']
 describe.skipIf(CANNOT_RUN)(titled('pods served by their packets'), () => {
   const cgroup = path.join(cgroupRoot() ?? '/sys/fs/cgroup', `waggle-pod-devices-${process.pid}`)
   let lab: TestLab
+  const echoes: ChildProcess[] = []
   beforeAll(async () => {
     mkdirSync(cgroup)
     lab = await TestLab.up({ objects: OBJECTS, agentFlags: ['--cgroup', cgroup, '--devices', 'eth0,pod-*'] })
+    for (const node of ['node-a', 'node-b']) {
+      const echo = lab.lab.spawn(node, [process.execPath, inRoot('build/echo.mjs'), node, '8080'], { stdio: 'ignore' })
+      echoes.push(echo)
+    }
+    for (const node of ['node-a', 'node-b']) await listening(lab, node)
   })
   afterAll(async () => {
+    for (const echo of echoes) echo.kill()
     await lab?.down()
     rmdirSync(cgroup)
   })
@@ -67,6 +79,22 @@ describe.skipIf(CANNOT_RUN)(titled('pods served by their packets'), () => {
       expect(result).toMatchObject({ backends: { 'pod-a1': 20 }, errors: {} })
     })
 
+    test.each(frontends(14))('a backend in the host network of its node: %s', async target => {
+      for (const client of ['pod-a1', 'client']) {
+        if (client === 'client' && /^10\.96|^\[2001:db8:96:/.test(target)) continue
+        const result = await lab.load(client, target, { mode, count: 10 })
+        expect(result).toMatchObject({ backends: { 'node-a': 10 }, errors: {} })
+      }
+    })
+
+    test.each(frontends(15))('a backend in the host network of another node: %s', async target => {
+      for (const client of ['pod-a1', 'client']) {
+        if (client === 'client' && /^10\.96|^\[2001:db8:96:/.test(target)) continue
+        const result = await lab.load(client, target, { mode, count: 10 })
+        expect(result).toMatchObject({ backends: { 'node-b': 10 }, errors: {} })
+      }
+    })
+
     test('and sees its node as the client', async () => {
       for (const target of frontends(12).slice(0, 2)) {
         const { peers } = await lab.load('pod-a1', target, { mode, count: 5 })
@@ -84,3 +112,12 @@ describe.skipIf(CANNOT_RUN)(titled('pods served by their packets'), () => {
     })
   })
 })
+
+/** Until the echo service in a node's host network answers. */
+async function listening(lab: TestLab, node: string): Promise<void> {
+  for (let tries = 0; tries < 50; tries++) {
+    if ((await lab.load(node, '127.0.0.1:8080', { mode: 'tcp', count: 1 })).ok === 1) return
+    await sleep(100)
+  }
+  throw new Error(`no echo service in the host network of ${node}`)
+}
