@@ -1,3 +1,4 @@
+import type { Scheduler } from '../../src/model/desired.js'
 import { addressPlan } from '../../tools/labkit/address-plan.js'
 
 /** Builders of the API objects that the tests apply; addresses are those of docs/lab.md. */
@@ -22,7 +23,7 @@ export interface ServiceSpec {
   readonly loadBalancer?: number
   readonly external?: number
   readonly spec?: object
-  readonly scheduler?: 'random' | 'rr'
+  readonly scheduler?: Scheduler
 }
 
 const PODS = new Map(
