@@ -48,7 +48,7 @@ static __always_inline int open_to_local(struct packet *p, struct flow *half)
 	return snat_add_flow(p, half, false);
 }
 
-/* A backend elsewhere sees this node, so that its replies come back here. */
+/* A backend elsewhere, or one that is its own client, sees this node: so its replies come back here. */
 static __always_inline int open_to_remote(struct packet *p, struct flow *half)
 {
 	int ret;
@@ -63,6 +63,15 @@ static __always_inline int open_to_remote(struct packet *p, struct flow *half)
 	if (ret)
 		return ret;
 	return snat_add_flow(p, half, true);
+}
+
+/*
+ * A pod that is its own backend would be sent a packet of its own, which its stack drops:
+ * it sees this node as the client, and so the answer comes back here.
+ */
+static __always_inline bool open_is_hairpin(const struct packet *p)
+{
+	return addr_equal(&p->tuple.src, &p->to.dst);
 }
 
 static __always_inline int flow_open(struct packet *p)
@@ -108,7 +117,9 @@ static __always_inline int flow_open(struct packet *p)
 	half.slot = flow_slot_claim();
 	if (half.slot == FLOW_SLOT_NONE)
 		return -OUTCOME_FLOWS_FULL;
-	return choice.flags & BACKEND_LOCAL ? open_to_local(p, &half) : open_to_remote(p, &half);
+	if (choice.flags & BACKEND_LOCAL && !open_is_hairpin(p))
+		return open_to_local(p, &half);
+	return open_to_remote(p, &half);
 }
 
 #endif

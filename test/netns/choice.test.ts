@@ -16,6 +16,15 @@ const OBJECTS = [
   ...service({ name: 'random', ip: 10, ports: [{ port: 80, nodePort: 30080 }], pods: THREE }),
   ...service({ name: 'rr', ip: 11, ports: [{ port: 80, nodePort: 30081 }], pods: THREE, scheduler: 'rr' }),
   ...service({
+    name: 'hash',
+    ip: 13,
+    ports: [{ port: 80, nodePort: 30082 }],
+    pods: THREE,
+    scheduler: 'source-hash',
+  }),
+  ...service({ name: 'maglev', ip: 14, ports: [{ port: 80, nodePort: 30083 }], pods: THREE, scheduler: 'maglev' }),
+  ...service({ name: 'least', ip: 15, ports: [{ port: 80 }], pods: THREE, scheduler: 'least-conn' }),
+  ...service({
     name: 'sticky',
     ip: 12,
     ports: STICKY_PORTS.map(port => ({ name: `p${port}`, port, nodePort: STICKY_NODE_PORT + port })),
@@ -51,6 +60,28 @@ describe.skipIf(CANNOT_RUN)(titled('choice of the backend'), () => {
     const { backends, ok } = await lab.load(host, target, { count: CONNECTIONS, concurrency: 8 })
     expect(ok).toBe(CONNECTIONS)
     for (const name of THREE) expect(Math.abs((backends[name] ?? 0) - even)).toBeLessThanOrEqual(cpus().length)
+  })
+
+  test('source hash: a client outside has one backend, whichever node it comes to', async () => {
+    const [a, b] = [
+      await lab.load('client', '192.168.0.11:30082', { count: 200, concurrency: 4 }),
+      await lab.load('client', '192.168.0.12:30082', { count: 200, concurrency: 4 }),
+    ]
+    expect([a.ok, b.ok]).toEqual([200, 200])
+    expect(Object.keys(a.backends)).toHaveLength(1)
+    expect(b.backends).toEqual(a.backends)
+  })
+
+  test.each([
+    ['maglev', 'a pod', 'pod-a2', '10.96.0.14:80'],
+    ['maglev', 'outside', 'client', '192.168.0.11:30083'],
+    ['least connections', 'a pod', 'pod-a2', '10.96.0.15:80'],
+  ])('%s: within a tenth of even over 6,000 connections from %s', async (_, __, host, target) => {
+    const { backends, ok } = await lab.load(host, target, { count: 6000, concurrency: 8 })
+    expect(ok).toBe(6000)
+    expect(Object.keys(backends)).toEqual(THREE)
+    // 5.5 standard deviations of random choice.
+    for (const count of Object.values(backends)) expect(Math.abs(count - 2000)).toBeLessThan(200)
   })
 
   /**

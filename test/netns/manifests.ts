@@ -1,3 +1,4 @@
+import type { Scheduler } from '../../src/model/desired.js'
 import { addressPlan } from '../../tools/labkit/address-plan.js'
 
 /** Builders of the API objects that the tests apply; addresses are those of docs/lab.md. */
@@ -16,18 +17,18 @@ export interface ServiceSpec {
   /** Last part of 10.96.0.N and 2001:db8:96::N. */
   readonly ip: number
   readonly ports: readonly PortSpec[]
-  /** Names of pods; an object adds the conditions of its endpoint. */
+  /** Names of pods, or of nodes for backends in the host network; an object adds the conditions of its endpoint. */
   readonly pods: readonly (string | { pod: string; conditions: object })[]
   /** Last part of 198.51.100.N and 2001:db8:198::N. */
   readonly loadBalancer?: number
   readonly external?: number
   readonly spec?: object
-  readonly scheduler?: 'random' | 'rr'
+  readonly scheduler?: Scheduler
 }
 
 const PODS = new Map(
   addressPlan(2)
-    .nodes.flatMap(node => node.pods)
+    .nodes.flatMap(node => [node, ...node.pods])
     .map(pod => [pod.name, pod]),
 )
 

@@ -82,6 +82,14 @@ test('the source address is the InternalIP where the device has it, else the fir
   expect(chooseUplinks(machine, ['eth0'], [ip('10.0.0.8')], [])[0]?.address4).toBe('10.0.0.8')
 })
 
+test('a device without an address of its own uses the InternalIPs: those of pods have none', () => {
+  const machine = facts({ eth0: ['10.0.0.7'], veth1: ['169.254.1.1', 'fe80::1'] })
+  expect(chooseUplinks(machine, ['veth*'], [ip('10.0.0.7'), ip('2001:db8::7'), ip('10.0.0.8')], [])).toEqual([
+    { name: 'veth1', address4: '10.0.0.7', address6: '2001:db8::7' },
+  ])
+  expect(chooseUplinks(machine, ['veth*'], [], [])).toEqual([{ name: 'veth1' }])
+})
+
 test('a chosen device without carrier stays with its addresses; one that is gone goes', () => {
   const up = chooseUplinks(facts({ eth0: ['10.0.0.1'] }, ['eth0']), ['auto'], [], [])
   const noCarrier: NetworkFacts = { names: ['eth0'], addresses: new Map(), defaultRoutes: new Set() }

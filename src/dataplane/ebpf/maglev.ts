@@ -18,7 +18,7 @@ export interface Weighted {
  * its size has most connections choose anew, so that should be rare.
  */
 const SIZES = [4093, 16381, 65521, 131071] as const
-/** Of the connections of other backends fewer than one in a hundred moves when one goes. */
+/** When one backend goes, about one in two hundred connections of the others moves; twice as many with half the slots. */
 const SLOTS_PER_BACKEND = 800
 /** The lightest backend is within a hundredth of its share. */
 const SLOTS_OF_LIGHTEST = 100
