@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bpffs.h"
 
+#include <dirent.h>
 #include <linux/magic.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -14,6 +15,20 @@
 
 namespace waggle {
 
+namespace {
+
+// A folder that cannot be read counts as in use.
+bool IsEmpty(const std::string& path) {
+  DIR* dir = opendir(path.c_str());
+  if (dir == nullptr) return false;
+  int entries = 0;
+  while (readdir(dir) != nullptr) entries++;
+  closedir(dir);
+  return entries <= 2;  // . and ..
+}
+
+}  // namespace
+
 Napi::Value MountBpffs(const Napi::CallbackInfo& info) {
   Args args(info, "mountBpffs");
   Napi::Env env = info.Env();
@@ -23,6 +38,8 @@ Napi::Value MountBpffs(const Napi::CallbackInfo& info) {
   if (statfs(path.c_str(), &filesystem)) throw SystemError(env, errno, "statfs", path);
   // A folder of another bpffs takes pins as well.
   if (filesystem.f_type == BPF_FS_MAGIC) return env.Undefined();
+  // Over anything that is in use a mount would hide it: /proc, a folder of files.
+  if (!IsEmpty(path)) throw SystemError(env, ENOTEMPTY, "mount", path);
   if (mount("bpf", path.c_str(), "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700"))
     throw SystemError(env, errno, "mount", path);
   return env.Undefined();

@@ -229,7 +229,8 @@ export interface Native {
   ifNameToIndex(name: string): number
   /**
    * Makes a bpffs at `path` (mode 0700; the folder too, not its parents) unless one is
-   * mounted there or the folder is part of one; needs CAP_SYS_ADMIN.
+   * mounted there or the folder is part of one; needs CAP_SYS_ADMIN. ENOTEMPTY for a folder
+   * that has anything else in it: a mount would hide that.
    */
   mountBpffs(path: string): void
   /** Creates a map without an object: tests and spare tools. */

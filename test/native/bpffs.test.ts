@@ -37,6 +37,14 @@ describeKernel('bpffs', () => {
     expect(statfsSync(path).type).toBe(BPF_FS_MAGIC)
   })
 
+  test('a folder in use is not hidden', () => {
+    const path = join(rig.dir, 'used')
+    mkdirSync(path)
+    writeFileSync(join(path, 'file'), '')
+    expect(thrown(() => addon().mountBpffs(path))).toMatchObject({ code: 'ENOTEMPTY', syscall: 'mount', object: path })
+    expect(mounts(path)).toHaveLength(0)
+  })
+
   test('what cannot be a folder', () => {
     const file = join(rig.dir, 'file')
     writeFileSync(file, '')
