@@ -24,7 +24,14 @@ const STEPS = 300
 /** No step needs an answer of the server. */
 const SERVER_PAUSE_US = 2_000
 const SERVICE_PORT = 80
-const LIMITS = { services: 65_536, frontends: 131_072, backends: 131_072, slots: 1_048_576, flows: 1024 }
+const LIMITS = {
+  services: 65_536,
+  frontends: 131_072,
+  backends: 131_072,
+  slots: 1_048_576,
+  flows: 1024,
+  sourceRanges: 1024,
+}
 const DIRECT = 'direct'
 
 /** A rival: rules in a node namespace of their own. */

@@ -14,6 +14,7 @@ export const DEFAULT_LIMITS: Limits = {
   backends: 131_072,
   slots: 524_288,
   flows: 65_536,
+  sourceRanges: 65_536,
 }
 
 /** Errors count: a benchmark of a dataplane that complains is worth nothing. */
@@ -38,7 +39,13 @@ export function makeDataplane({ bpffs, cgroup }: Place, limits: Limits): EbpfDat
     bpffs,
     cgroup,
     limits,
-    timeouts: { tcpEstablishedSeconds: 7440, tcpTransitorySeconds: 240, udpUnrepliedSeconds: 120, udpSeconds: 300 },
+    timeouts: {
+      tcpEstablishedSeconds: 7440,
+      tcpTransitorySeconds: 240,
+      tcpClosedSeconds: 10,
+      udpSeconds: 120,
+      udpStreamSeconds: 300,
+    },
     logger: strictLogger,
     clock: systemClock,
   })

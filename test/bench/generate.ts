@@ -37,6 +37,7 @@ export function desiredState(revision: number, ports: readonly PortSpec[]): Desi
           local: each.local === true,
           inCluster: true,
           inLocal: each.local === true,
+          weight: 1,
         })),
       },
     ]

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { HALVES_PER_FLOW } from '../../src/dataplane/ebpf/kernel-maps.js'
 import { Pins } from '../../src/dataplane/ebpf/pins.js'
 import { toBytes } from '../../src/ebpf/codec.js'
-import { FlowDirection, FlowFlag, FlowState, maps, type Tuple } from '../../src/ebpf/generated/layouts.js'
+import { FlowDirection, FlowFlag, FlowSent, maps, type Tuple } from '../../src/ebpf/generated/layouts.js'
 import { loadNative } from '../../src/ebpf/load-native.js'
 import type { BpfMap, BpfProgram } from '../../src/ebpf/native.js'
 import { type Address, addressToBytes, parseAddress } from '../../src/model/address.js'
@@ -295,8 +295,10 @@ function flowRing(family: Family, count: number, direction: number, flags: numbe
       generation: 1,
       service: 1,
       direction,
-      state: FlowState.ESTABLISHED,
+      slot: 0,
       flags,
+      sent: FlowSent.SENT | FlowSent.SENT_ON,
+      heard: FlowSent.SENT,
     }),
   )
   const [first] = tuples as [Tuple]
