@@ -297,7 +297,7 @@ function flowRing(family: Family, count: number, direction: number, flags: numbe
       direction,
       slot: 0,
       flags,
-      sent: FlowSent.SENT | FlowSent.SENT_ON,
+      sent: FlowSent.SENT | FlowSent.ON,
       heard: FlowSent.SENT,
     }),
   )
