@@ -83,15 +83,7 @@ static __always_inline long nat_network_ipv4(struct packet *p, __u32 addr_diff)
 	return bpf_skb_store_bytes(p->skb, p->l2 + IPV4_TTL_WORD, &tail, sizeof(tail), 0);
 }
 
-/*
- * IPv6 has no header checksum that would level out what changes, so a sum over the whole
- * packet that the device may have delivered (CHECKSUM_COMPLETE) has to be told of the
- * addresses: bpf_l4_csum_replace took them for levelled out as in IPv4 (BPF_F_IPV6 of
- * Linux 6.16 is the other way; this one works on all kernels). An error of
- * bpf_csum_update says that there is no such sum. A redirected packet needs none:
- * bpf_redirect_neigh leaves the old MAC header in it, so it is wrong from there on (6.18).
- */
-static __always_inline long nat_network_ipv6(struct packet *p, __u32 addr_diff)
+static __always_inline long nat_network_ipv6(struct packet *p)
 {
 	long err;
 
@@ -101,11 +93,28 @@ static __always_inline long nat_network_ipv6(struct packet *p, __u32 addr_diff)
 		err = bpf_skb_store_bytes(p->skb, p->l2 + IPV6_TTL_WORD, &lowered, sizeof(lowered), 0);
 		if (err)
 			return err;
-	} else {
-		bpf_csum_update(p->skb, addr_diff);
 	}
 	return bpf_skb_store_bytes(p->skb, p->l2 + offsetof(struct ipv6hdr, saddr), &p->to.src,
 				   sizeof(p->to.src) + sizeof(p->to.dst), 0);
+}
+
+static __always_inline long nat_network(struct packet *p, __u32 addr_diff)
+{
+	return p->ipv4 ? nat_network_ipv4(p, addr_diff) : nat_network_ipv6(p);
+}
+
+/*
+ * IPv6 has no header checksum that would level out what changes, so a sum over the whole
+ * packet that the device may have delivered (CHECKSUM_COMPLETE) has to be told of the
+ * addresses: bpf_l4_csum_replace took them for levelled out as in IPv4 (BPF_F_IPV6 of
+ * Linux 6.16 is the other way; this one works on all kernels). An error of
+ * bpf_csum_update says that there is no such sum. A redirected packet needs none:
+ * bpf_redirect_neigh leaves the old MAC header in it, so it is wrong from there on (6.18).
+ */
+static __always_inline void nat_complete_sum(struct packet *p, __u32 addr_diff)
+{
+	if (!p->ipv4 && !p->egress)
+		bpf_csum_update(p->skb, addr_diff);
 }
 
 static __always_inline int nat_apply(struct packet *p)
@@ -115,7 +124,8 @@ static __always_inline int nat_apply(struct packet *p)
 	/* A later fragment has no transport header; its first one told the checksum of it. */
 	if (!packet_is_later_fragment(p) && nat_transport_checksum(p, addr_diff))
 		return -OUTCOME_REWRITE_FAILED;
-	if (p->ipv4 ? nat_network_ipv4(p, addr_diff) : nat_network_ipv6(p, addr_diff))
+	nat_complete_sum(p, addr_diff);
+	if (nat_network(p, addr_diff))
 		return -OUTCOME_REWRITE_FAILED;
 	return OUTCOME_CONTINUE;
 }

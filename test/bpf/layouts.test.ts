@@ -93,6 +93,7 @@ const SAMPLES: readonly Sample[] = [
     { seenNs: 1n << 50n, size: 1514, frame: Array.from({ length: 1600 }, (_, i) => i & 255) },
     'zero',
   ),
+  sample(layouts.replyState, { dueNs: 1n << 50n, words: Array.from({ length: 64 }, (_, i) => i * 0x01010101) }),
   sample(layouts.device, { addr4: address(80), addr6: address(200) }),
   sample(layouts.sockPeer, peer, 'zero'),
   sample(layouts.udpPeerKey, { cookie: 0x1122334455667788n, addr: address(40), port: 1053, backend: 1 }, 'zero'),
@@ -167,6 +168,7 @@ const SOURCE = `#include <linux/bpf.h>
 #include "layout/flow.h"
 #include "layout/fragment.h"
 #include "layout/outcome.h"
+#include "layout/reply.h"
 #include "layout/service.h"
 
 static __always_inline int nonzero(const void *field, int size)

@@ -341,12 +341,12 @@ describe.skipIf(lacking)('packet journeys', () => {
       expect(node.ingress(answer(before), 'up1').outcome).toBe('not_service')
     })
 
-    test('the last backend gone: dropped, and no flow remains', () => {
+    test('the last backend gone: refused, and no flow remains', () => {
       const service = add({ proto: 'UDP', frontends: [{ at: `${at.vip}:53` }], backends: [{ at: `${at.there}:5353` }] })
       const sent = udp(`${at.client}:40000`, `${at.vip}:53`)
       node.ingress(sent)
       node.services.removeBackend(service, service.backends[0] ?? 0)
-      expect(node.ingress(sent)).toMatchObject({ outcome: 'no_backend', verdict: 'drop' })
+      expect(node.ingress(sent)).toMatchObject({ outcome: 'no_backend', verdict: 'redirect' })
       expect(node.services.flows()).toEqual([])
     })
 
