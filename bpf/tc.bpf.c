@@ -74,7 +74,8 @@ static __always_inline int egress(struct __sk_buff *skb, __u32 l2)
 	if (p.defect)
 		return finish(&p, HOOK_TC_EGRESS, defect_judge(&p, ret));
 	if (!ret)
-		ret = packet_is_icmp(&p) ? icmp_receive(&p, FLOW_SIDE_EGRESS) : flow_find(&p, FLOW_SIDE_EGRESS);
+		ret = packet_is_icmp(&p) ? icmp_receive(&p, FLOW_SIDE_EGRESS) :
+					   flow_find(&p, FLOW_SIDE_EGRESS);
 	if (ret == FLOW_NONE)
 		ret = OUTCOME_NOT_SERVICE;
 	if (!ret && packet_is_first_fragment(&p))

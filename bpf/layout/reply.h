@@ -9,7 +9,8 @@
 
 struct reply_state {
 	__u64 due_ns;	 /* CLOCK_MONOTONIC: when all resets and errors so far are paid for */
-	__u32 words[64]; /* scratch: headers are made and checksums summed here, the stack is too small */
+	__u32 words[64]; /* scratch: headers are made and checksums summed here, the stack is too
+			    small */
 };
 
 #endif

@@ -36,7 +36,8 @@ static __always_inline int finish_redirect(struct packet *p)
 	return bpf_redirect_neigh(p->egress, &p->next_hop, sizeof(p->next_hop), 0);
 }
 
-/* ret 0 = translated. What is not dropped leaves by p->egress if that is set: translated, or made by us. */
+/* ret 0 = translated. What is not dropped leaves by p->egress if that is set: translated, or made
+ * by us. */
 static __always_inline int finish(struct packet *p, __u32 hook, int ret)
 {
 	if (!ret)

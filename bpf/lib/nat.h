@@ -30,7 +30,8 @@ struct ipv4_tail {
 #define IPV4_TTL_WORD offsetof(struct iphdr, ttl)
 #define IPV6_TTL_WORD offsetof(struct ipv6hdr, nexthdr)
 
-/* p->ttl_word with one less; the TTL is the first byte of the word in IPv4, the hop limit the second in IPv6. */
+/* p->ttl_word with one less; the TTL is the first byte of the word in IPv4, the hop limit the
+ * second in IPv6. */
 static __always_inline __u16 nat_lower_ttl(const struct packet *p)
 {
 	union {
@@ -79,7 +80,8 @@ static __always_inline long nat_network_ipv4(struct packet *p, __u32 addr_diff)
 		.daddr = p->to.dst.w[3],
 	};
 
-	tail.check = csum_replace(p->ip_check, csum_add(addr_diff, csum_diff16(p->ttl_word, tail.ttl_word)));
+	tail.check = csum_replace(p->ip_check,
+				  csum_add(addr_diff, csum_diff16(p->ttl_word, tail.ttl_word)));
 	return bpf_skb_store_bytes(p->skb, p->l2 + IPV4_TTL_WORD, &tail, sizeof(tail), 0);
 }
 
@@ -90,7 +92,8 @@ static __always_inline long nat_network_ipv6(struct packet *p)
 	if (p->egress) {
 		__u16 lowered = nat_lower_ttl(p);
 
-		err = bpf_skb_store_bytes(p->skb, p->l2 + IPV6_TTL_WORD, &lowered, sizeof(lowered), 0);
+		err = bpf_skb_store_bytes(p->skb, p->l2 + IPV6_TTL_WORD, &lowered, sizeof(lowered),
+					  0);
 		if (err)
 			return err;
 	}

@@ -36,15 +36,15 @@ struct packet {
 	struct tuple to;    /* what it becomes; set once its flow is known */
 	struct bpf_redir_neigh next_hop;
 	__u32 egress; /* ifindex it is redirected to; 0 = it goes on where it was going */
-	__u32 l2; /* offset of the IP header: ETH_HLEN, 0 on a device without Ethernet headers */
-	__u32 l4; /* offset of the TCP, UDP or ICMP header; 0 in a later fragment */
+	__u32 l2;  /* offset of the IP header: ETH_HLEN, 0 on a device without Ethernet headers */
+	__u32 l4;  /* offset of the TCP, UDP or ICMP header; 0 in a later fragment */
 	__u32 end; /* offset behind the IP packet; padding may follow */
 	__be32 fragment_id; /* of a fragment: IPv4 identification, or that of the IPv6 fragment
 			       header */
 	__u16 fragment;	    /* FRAGMENT_*, host order, for both families */
 	__u16 payload; /* bytes behind the IP header; of an IPv6 fragment behind the fragment header
 			*/
-	__u16 mtu;	     /* of the route, once it is known to be too small */
+	__u16 mtu;     /* of the route, once it is known to be too small */
 	__u16 ttl_word;	     /* 16 bits of the IP header that hold TTL or hop limit, as in memory */
 	__sum16 ip_check;    /* IPv4 */
 	__u8 ttl;	     /* TTL or hop limit */

@@ -61,7 +61,8 @@ static __always_inline int parse_ipv4(struct packet *p, __u32 *end)
 		total = p->skb->len - p->l2;
 	if (header < sizeof(*ip) || total < header || p->l2 + total > p->skb->len)
 		return OUTCOME_MALFORMED;
-	if (ip->protocol != IPPROTO_TCP && ip->protocol != IPPROTO_UDP && ip->protocol != IPPROTO_ICMP)
+	if (ip->protocol != IPPROTO_TCP && ip->protocol != IPPROTO_UDP &&
+	    ip->protocol != IPPROTO_ICMP)
 		return OUTCOME_NOT_HANDLED;
 	addr_from_ipv4(&p->tuple.src, ip->saddr);
 	addr_from_ipv4(&p->tuple.dst, ip->daddr);
@@ -96,7 +97,8 @@ static __always_inline int parse_ipv6(struct packet *p, __u32 *end)
 	if (p->l2 + total > p->skb->len)
 		return OUTCOME_MALFORMED;
 	next = ip->nexthdr;
-	if (next != IPPROTO_TCP && next != IPPROTO_UDP && next != IPPROTO_ICMPV6 && !is_ipv6_extension(next))
+	if (next != IPPROTO_TCP && next != IPPROTO_UDP && next != IPPROTO_ICMPV6 &&
+	    !is_ipv6_extension(next))
 		return OUTCOME_NOT_HANDLED;
 	__builtin_memcpy(&p->tuple.src, &ip->saddr, sizeof(p->tuple.src));
 	__builtin_memcpy(&p->tuple.dst, &ip->daddr, sizeof(p->tuple.dst));

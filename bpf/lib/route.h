@@ -12,7 +12,7 @@
 #include "addr.h"
 #include "packet.h"
 
-#define AF_INET 2
+#define AF_INET	 2
 #define AF_INET6 10
 
 /*
@@ -38,7 +38,8 @@ static __always_inline int route_find_from(struct __sk_buff *skb, struct packet 
 
 	if (p->ttl <= 1)
 		return -OUTCOME_TTL_EXCEEDED;
-	/* Asks for the route's MTU. What GRO or the sender's stack put together leaves in segments. */
+	/* Asks for the route's MTU. What GRO or the sender's stack put together leaves in segments.
+	 */
 	fib.tot_len = skb->gso_size ? p->l4 - p->l2 + p->l4_size + skb->gso_size : skb->len - p->l2;
 	if (p->ipv4) {
 		fib.ipv4_src = p->to.src.w[3];
@@ -56,7 +57,8 @@ static __always_inline int route_find_from(struct __sk_buff *skb, struct packet 
 	if (found != BPF_FIB_LKUP_RET_SUCCESS && found != BPF_FIB_LKUP_RET_NO_NEIGH)
 		return -OUTCOME_NO_ROUTE;
 	p->egress = fib.ifindex;
-	/* An IPv4 route may lead through an IPv6 neighbour (RFC 5549), so the result's family counts. */
+	/* An IPv4 route may lead through an IPv6 neighbour (RFC 5549), so the result's family
+	 * counts. */
 	p->next_hop.nh_family = fib.family;
 	__builtin_memcpy(p->next_hop.ipv6_nh, fib.ipv6_dst, sizeof(p->next_hop.ipv6_nh));
 	return OUTCOME_CONTINUE;
@@ -68,7 +70,8 @@ static __noinline int route_find(struct packet *p)
 	return route_find_from(p->skb, p);
 }
 
-/* The address of ours for flows that leave by p->egress: 0 with *addr set, or -OUTCOME_NO_SOURCE_ADDRESS. */
+/* The address of ours for flows that leave by p->egress: 0 with *addr set, or
+ * -OUTCOME_NO_SOURCE_ADDRESS. */
 static __always_inline int route_source(const struct packet *p, struct ip_addr *addr)
 {
 	const struct device *device = bpf_map_lookup_elem(&devices_v1, &p->egress);
