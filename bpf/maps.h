@@ -15,6 +15,7 @@
 #include "layout/flow.h"
 #include "layout/fragment.h"
 #include "layout/outcome.h"
+#include "layout/reply.h"
 #include "layout/service.h"
 
 /* Written by the control plane when a frontend comes or goes. */
@@ -172,6 +173,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct device);
 } devices_v1 SEC(".maps");
+
+/* One entry: each CPU's own. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct reply_state);
+} reply_v1 SEC(".maps");
 
 /* Connected sockets; freed with the socket. */
 struct {

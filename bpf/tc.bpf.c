@@ -17,10 +17,32 @@
 #include "lib/flow.h"
 #include "lib/fragment.h"
 #include "lib/fragment_hold.h"
+#include "lib/icmp_receive.h"
 #include "lib/nat.h"
 #include "lib/open.h"
 #include "lib/parse.h"
+#include "lib/reject.h"
 #include "lib/route.h"
+
+/*
+ * What becomes of a TCP or UDP packet. A function of its own, so that its variables and
+ * those of what answers packets are not on the stack together.
+ */
+static __noinline int translate(struct packet *p)
+{
+	int ret;
+
+	ret = flow_find(p, FLOW_SIDE_INGRESS);
+	if (ret == FLOW_NONE)
+		ret = packet_is_later_fragment(p) ? -OUTCOME_FRAGMENT : flow_open(p);
+	if (packet_is_first_fragment(p))
+		ret = fragment_settle(p, ret);
+	if (!ret && !(p->flow_flags & FLOW_LOCAL_BACKEND) && !p->egress)
+		ret = route_find(p);
+	if (!ret)
+		ret = nat_apply(p);
+	return ret;
+}
 
 static __always_inline int ingress(struct __sk_buff *skb, __u32 l2)
 {
@@ -35,15 +57,9 @@ static __always_inline int ingress(struct __sk_buff *skb, __u32 l2)
 	if (p.defect)
 		return finish(&p, HOOK_TC_INGRESS, defect_judge(&p, ret));
 	if (!ret)
-		ret = flow_find(&p, FLOW_SIDE_INGRESS);
-	if (ret == FLOW_NONE)
-		ret = packet_is_later_fragment(&p) ? -OUTCOME_FRAGMENT : flow_open(&p);
-	if (packet_is_first_fragment(&p))
-		ret = fragment_settle(&p, ret);
-	if (!ret && !(p.flow_flags & FLOW_LOCAL_BACKEND) && !p.egress)
-		ret = route_find(&p);
-	if (!ret)
-		ret = nat_apply(&p);
+		ret = packet_is_icmp(&p) ? icmp_receive(&p, FLOW_SIDE_INGRESS) : translate(&p);
+	if (ret < 0)
+		ret = reject(&p, ret);
 	return finish(&p, HOOK_TC_INGRESS, ret);
 }
 
@@ -58,7 +74,8 @@ static __always_inline int egress(struct __sk_buff *skb, __u32 l2)
 	if (p.defect)
 		return finish(&p, HOOK_TC_EGRESS, defect_judge(&p, ret));
 	if (!ret)
-		ret = flow_find(&p, FLOW_SIDE_EGRESS);
+		ret = packet_is_icmp(&p) ? icmp_receive(&p, FLOW_SIDE_EGRESS) :
+					   flow_find(&p, FLOW_SIDE_EGRESS);
 	if (ret == FLOW_NONE)
 		ret = OUTCOME_NOT_SERVICE;
 	if (!ret && packet_is_first_fragment(&p))

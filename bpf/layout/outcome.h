@@ -73,7 +73,15 @@ enum outcome {
 	OUTCOME_EXTENSION_HEADERS = 28,
 	/* A new flow from an address that cannot be its sender's. */
 	OUTCOME_MARTIAN = 29,
-	OUTCOME_COUNT = 30,
+	/* An ICMP error about a packet of a flow, translated with what it quotes. */
+	OUTCOME_ICMP_TRANSLATED = 30,
+	/* Echo request to a Service address, answered by us. */
+	OUTCOME_PING_ANSWERED = 31,
+	/* The same, not answered: it is off, or its source cannot be answered. */
+	OUTCOME_PING_IGNORED = 32,
+	/* To be answered with a reset or an ICMP error, but this CPU has sent enough of them. */
+	OUTCOME_REPLY_LIMITED = 33,
+	OUTCOME_COUNT = 34,
 };
 
 /* Index of the program in the counters. */

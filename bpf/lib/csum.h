@@ -10,6 +10,7 @@
 #define WAGGLE_LIB_CSUM_H
 
 #include <linux/types.h>
+#include <bpf/bpf_endian.h>
 
 #include "../layout/flow.h"
 
@@ -45,14 +46,33 @@ static __always_inline __u32 csum_add(__u32 a, __u32 b)
 	return csum_fold32((__u64)a + b);
 }
 
-/* A checksum field after the words it covers changed by diff. */
-static __always_inline __sum16 csum_replace(__sum16 check, __u32 diff)
+/*
+ * What the pseudo header adds to a transport checksum (RFC 9293 3.1, RFC 8200 8.1). The
+ * prefix of a mapped IPv4 address counts nothing: 0xffff is 0 in ones' complement.
+ */
+static __always_inline __u32 csum_pseudo(const struct tuple *t, __u16 length)
 {
-	__u32 sum = csum_add((__u16)~check, diff);
+	__u64 sum = (__u64)bpf_htons(length) + bpf_htons(t->proto);
+	int i;
 
+#pragma unroll
+	for (i = 0; i < 4; i++)
+		sum += (__u64)t->src.w[i] + t->dst.w[i];
+	return csum_fold32(sum);
+}
+
+/* The checksum field for words with this sum. */
+static __always_inline __sum16 csum_finish(__u32 sum)
+{
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
 	return (__sum16)~sum;
+}
+
+/* A checksum field after the words it covers changed by diff. */
+static __always_inline __sum16 csum_replace(__sum16 check, __u32 diff)
+{
+	return csum_finish(csum_add((__u16)~check, diff));
 }
 
 #endif

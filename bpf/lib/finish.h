@@ -36,17 +36,16 @@ static __always_inline int finish_redirect(struct packet *p)
 	return bpf_redirect_neigh(p->egress, &p->next_hop, sizeof(p->next_hop), 0);
 }
 
-/* ret 0 = translated, to be sent where p->egress says. */
+/* ret 0 = translated. What is not dropped leaves by p->egress if that is set: translated, or made
+ * by us. */
 static __always_inline int finish(struct packet *p, __u32 hook, int ret)
 {
-	bool translated = !ret;
-
-	if (translated)
+	if (!ret)
 		ret = translated_outcome(p);
 	count_outcome(hook, ret, p->skb->len);
 	if (ret < 0)
 		return TC_ACT_SHOT;
-	if (translated && p->egress)
+	if (p->egress)
 		return finish_redirect(p);
 	return TC_ACT_UNSPEC;
 }

@@ -128,6 +128,31 @@ static __always_inline void flow_use(struct packet *p, const struct flow *half)
 	p->flow_direction = half->direction;
 }
 
+/* Where packets of this half are translated. */
+static __always_inline enum flow_side flow_side(const struct flow *half)
+{
+	return half->direction == FLOW_REPLY && half->flags & FLOW_LOCAL_BACKEND ? FLOW_SIDE_EGRESS :
+										   FLOW_SIDE_INGRESS;
+}
+
+/*
+ * The half that a packet with this tuple would be of, for an ICMP error that goes its
+ * way: nothing is written, so an error neither keeps a flow alive nor ends it.
+ *
+ * out   as flow_find
+ */
+static __always_inline int flow_find_of_error(struct packet *p, const struct tuple *tuple, enum flow_side side)
+{
+	const struct flow *half = bpf_map_lookup_elem(&flows_v1, tuple);
+
+	if (!half)
+		return FLOW_NONE;
+	if (side != flow_side(half))
+		return OUTCOME_NOT_SERVICE;
+	flow_use(p, half);
+	return OUTCOME_CONTINUE;
+}
+
 /*
  * out   0 with p->to, flow_flags and flow_direction set; FLOW_NONE;
  *       OUTCOME_NOT_SERVICE: a flow's, but not to be changed on this side
@@ -135,13 +160,10 @@ static __always_inline void flow_use(struct packet *p, const struct flow *half)
 static __always_inline int flow_find(struct packet *p, enum flow_side side)
 {
 	struct flow *half = bpf_map_lookup_elem(&flows_v1, &p->tuple);
-	enum flow_side here = FLOW_SIDE_INGRESS;
 
 	if (!half)
 		return FLOW_NONE;
-	if (half->direction == FLOW_REPLY && half->flags & FLOW_LOCAL_BACKEND)
-		here = FLOW_SIDE_EGRESS;
-	if (side != here)
+	if (side != flow_side(half))
 		return OUTCOME_NOT_SERVICE;
 	if (half->direction == FLOW_FORWARD && flow_has_ended(p, half)) {
 		flow_remove(p, half);

@@ -30,7 +30,8 @@ struct ipv4_tail {
 #define IPV4_TTL_WORD offsetof(struct iphdr, ttl)
 #define IPV6_TTL_WORD offsetof(struct ipv6hdr, nexthdr)
 
-/* p->ttl_word with one less; the TTL is the first byte of the word in IPv4, the hop limit the second in IPv6. */
+/* p->ttl_word with one less; the TTL is the first byte of the word in IPv4, the hop limit the
+ * second in IPv6. */
 static __always_inline __u16 nat_lower_ttl(const struct packet *p)
 {
 	union {
@@ -79,8 +80,30 @@ static __always_inline long nat_network_ipv4(struct packet *p, __u32 addr_diff)
 		.daddr = p->to.dst.w[3],
 	};
 
-	tail.check = csum_replace(p->ip_check, csum_add(addr_diff, csum_diff16(p->ttl_word, tail.ttl_word)));
+	tail.check = csum_replace(p->ip_check,
+				  csum_add(addr_diff, csum_diff16(p->ttl_word, tail.ttl_word)));
 	return bpf_skb_store_bytes(p->skb, p->l2 + IPV4_TTL_WORD, &tail, sizeof(tail), 0);
+}
+
+static __always_inline long nat_network_ipv6(struct packet *p)
+{
+	long err;
+
+	if (p->egress) {
+		__u16 lowered = nat_lower_ttl(p);
+
+		err = bpf_skb_store_bytes(p->skb, p->l2 + IPV6_TTL_WORD, &lowered, sizeof(lowered),
+					  0);
+		if (err)
+			return err;
+	}
+	return bpf_skb_store_bytes(p->skb, p->l2 + offsetof(struct ipv6hdr, saddr), &p->to.src,
+				   sizeof(p->to.src) + sizeof(p->to.dst), 0);
+}
+
+static __always_inline long nat_network(struct packet *p, __u32 addr_diff)
+{
+	return p->ipv4 ? nat_network_ipv4(p, addr_diff) : nat_network_ipv6(p);
 }
 
 /*
@@ -91,21 +114,10 @@ static __always_inline long nat_network_ipv4(struct packet *p, __u32 addr_diff)
  * bpf_csum_update says that there is no such sum. A redirected packet needs none:
  * bpf_redirect_neigh leaves the old MAC header in it, so it is wrong from there on (6.18).
  */
-static __always_inline long nat_network_ipv6(struct packet *p, __u32 addr_diff)
+static __always_inline void nat_complete_sum(struct packet *p, __u32 addr_diff)
 {
-	long err;
-
-	if (p->egress) {
-		__u16 lowered = nat_lower_ttl(p);
-
-		err = bpf_skb_store_bytes(p->skb, p->l2 + IPV6_TTL_WORD, &lowered, sizeof(lowered), 0);
-		if (err)
-			return err;
-	} else {
+	if (!p->ipv4 && !p->egress)
 		bpf_csum_update(p->skb, addr_diff);
-	}
-	return bpf_skb_store_bytes(p->skb, p->l2 + offsetof(struct ipv6hdr, saddr), &p->to.src,
-				   sizeof(p->to.src) + sizeof(p->to.dst), 0);
 }
 
 static __always_inline int nat_apply(struct packet *p)
@@ -115,7 +127,8 @@ static __always_inline int nat_apply(struct packet *p)
 	/* A later fragment has no transport header; its first one told the checksum of it. */
 	if (!packet_is_later_fragment(p) && nat_transport_checksum(p, addr_diff))
 		return -OUTCOME_REWRITE_FAILED;
-	if (p->ipv4 ? nat_network_ipv4(p, addr_diff) : nat_network_ipv6(p, addr_diff))
+	nat_complete_sum(p, addr_diff);
+	if (nat_network(p, addr_diff))
 		return -OUTCOME_REWRITE_FAILED;
 	return OUTCOME_CONTINUE;
 }

@@ -36,17 +36,20 @@ struct packet {
 	struct tuple to;    /* what it becomes; set once its flow is known */
 	struct bpf_redir_neigh next_hop;
 	__u32 egress; /* ifindex it is redirected to; 0 = it goes on where it was going */
-	__u32 l2; /* offset of the IP header: ETH_HLEN, 0 on a device without Ethernet headers */
-	__u32 l4; /* offset of the TCP or UDP header; 0 in a later fragment */
+	__u32 l2;  /* offset of the IP header: ETH_HLEN, 0 on a device without Ethernet headers */
+	__u32 l4;  /* offset of the TCP, UDP or ICMP header; 0 in a later fragment */
+	__u32 end; /* offset behind the IP packet; padding may follow */
 	__be32 fragment_id; /* of a fragment: IPv4 identification, or that of the IPv6 fragment
 			       header */
 	__u16 fragment;	    /* FRAGMENT_*, host order, for both families */
 	__u16 payload; /* bytes behind the IP header; of an IPv6 fragment behind the fragment header
 			*/
+	__u16 mtu;     /* of the route, once it is known to be too small */
 	__u16 ttl_word;	     /* 16 bits of the IP header that hold TTL or hop limit, as in memory */
 	__sum16 ip_check;    /* IPv4 */
 	__u8 ttl;	     /* TTL or hop limit */
 	__u8 ipv4;	     /* 1 = IPv4, 0 = IPv6 */
+	__u8 l4_size;	     /* of the TCP or UDP header */
 	__u8 tcp_flags;	     /* TCP_*; 0 for UDP */
 	__u8 flow_flags;     /* enum flow_flag */
 	__u8 flow_direction; /* enum flow_direction */
@@ -69,6 +72,12 @@ static __always_inline bool packet_is_later_fragment(const struct packet *p)
 static __always_inline bool packet_is_tcp(const struct packet *p)
 {
 	return p->tuple.proto == IPPROTO_TCP;
+}
+
+/* ICMP over IPv4 or ICMPv6 over IPv6; its tuple has no ports. */
+static __always_inline bool packet_is_icmp(const struct packet *p)
+{
+	return p->tuple.proto == (p->ipv4 ? IPPROTO_ICMP : IPPROTO_ICMPV6);
 }
 
 /* A SYN that opens a connection: not the answer to one, and nothing that ends one. */

@@ -61,7 +61,8 @@ static __always_inline int parse_ipv4(struct packet *p, __u32 *end)
 		total = p->skb->len - p->l2;
 	if (header < sizeof(*ip) || total < header || p->l2 + total > p->skb->len)
 		return OUTCOME_MALFORMED;
-	if (ip->protocol != IPPROTO_TCP && ip->protocol != IPPROTO_UDP)
+	if (ip->protocol != IPPROTO_TCP && ip->protocol != IPPROTO_UDP &&
+	    ip->protocol != IPPROTO_ICMP)
 		return OUTCOME_NOT_HANDLED;
 	addr_from_ipv4(&p->tuple.src, ip->saddr);
 	addr_from_ipv4(&p->tuple.dst, ip->daddr);
@@ -96,7 +97,8 @@ static __always_inline int parse_ipv6(struct packet *p, __u32 *end)
 	if (p->l2 + total > p->skb->len)
 		return OUTCOME_MALFORMED;
 	next = ip->nexthdr;
-	if (next != IPPROTO_TCP && next != IPPROTO_UDP && !is_ipv6_extension(next))
+	if (next != IPPROTO_TCP && next != IPPROTO_UDP && next != IPPROTO_ICMPV6 &&
+	    !is_ipv6_extension(next))
 		return OUTCOME_NOT_HANDLED;
 	__builtin_memcpy(&p->tuple.src, &ip->saddr, sizeof(p->tuple.src));
 	__builtin_memcpy(&p->tuple.dst, &ip->daddr, sizeof(p->tuple.dst));
@@ -140,10 +142,14 @@ static __always_inline int packet_parse(struct packet *p, struct __sk_buff *skb,
 		ret = OUTCOME_NOT_HANDLED;
 	if (ret)
 		return ret;
+	p->end = end;
 	if (!p->ipv4)
 		ret = parse_ipv6_chain(p, end);
 	if (ret)
 		return ret;
+	/* icmp_receive.h reads on; an ICMP message in fragments is left to the stack. */
+	if (packet_is_icmp(p))
+		return p->fragment ? OUTCOME_NOT_HANDLED : OUTCOME_CONTINUE;
 	if (packet_is_later_fragment(p))
 		return OUTCOME_CONTINUE;
 	return parse_transport(p, end);

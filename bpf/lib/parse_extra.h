@@ -176,7 +176,7 @@ static __always_inline int parse_ipv6_chain(struct packet *p, __u32 end)
 		if (packet_is_later_fragment(p))
 			return OUTCOME_CONTINUE;
 	}
-	if (chain.next != IPPROTO_TCP && chain.next != IPPROTO_UDP)
+	if (chain.next != IPPROTO_TCP && chain.next != IPPROTO_UDP && chain.next != IPPROTO_ICMPV6)
 		return OUTCOME_NOT_HANDLED;
 	return OUTCOME_CONTINUE;
 }

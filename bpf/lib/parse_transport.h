@@ -41,6 +41,7 @@ static __always_inline int parse_tcp_header(struct packet *p, const struct tcphd
 		return parse_defect(p, OUTCOME_MALFORMED);
 	p->tuple.sport = tcp->source;
 	p->tuple.dport = tcp->dest;
+	p->l4_size = tcp->doff * 4;
 	p->tcp_flags = ((const __u8 *)tcp)[13];
 	return OUTCOME_CONTINUE;
 }
@@ -49,6 +50,7 @@ static __always_inline int parse_udp_header(struct packet *p, const struct udphd
 {
 	p->tuple.sport = udp->source;
 	p->tuple.dport = udp->dest;
+	p->l4_size = sizeof(*udp);
 	/* IPv6 has no header checksum, so UDP may not do without one (RFC 8200 8.1). */
 	if (!p->ipv4 && !udp->check)
 		p->defect = OUTCOME_MALFORMED;

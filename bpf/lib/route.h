@@ -12,35 +12,35 @@
 #include "addr.h"
 #include "packet.h"
 
-#define AF_INET 2
+#define AF_INET	 2
 #define AF_INET6 10
 
 /*
  * in    p->to; a source of all zeros = not chosen yet
  * out   0 with p->egress and p->next_hop set; -OUTCOME_TTL_EXCEEDED; -OUTCOME_TOO_BIG;
- *       -OUTCOME_NO_ROUTE
+ *       with p->mtu set; -OUTCOME_NO_ROUTE
  *
  * An address of this node counts as no route. The stack could not take such a packet:
  * the source may be the node's own address, and it would be dropped there as a martian,
  * uncounted. Nor does a client or backend on this node need it: what starts at a socket
  * here never passes ingress, and local backends are not routed by us.
  */
-static __always_inline int route_find(struct packet *p)
+static __always_inline int route_find_from(struct __sk_buff *skb, struct packet *p)
 {
 	struct bpf_fib_lookup fib = {
 		.family = p->ipv4 ? AF_INET : AF_INET6,
 		.l4_protocol = p->to.proto,
 		.sport = p->to.sport,
 		.dport = p->to.dport,
-		.ifindex = p->skb->ifindex,
+		.ifindex = skb->ifindex,
 	};
 	long found;
 
 	if (p->ttl <= 1)
 		return -OUTCOME_TTL_EXCEEDED;
-	/* Asks for the route's MTU. A packet to be segmented is smaller on the wire; how small its sender saw to. */
-	if (!p->skb->gso_size)
-		fib.tot_len = p->skb->len - p->l2;
+	/* Asks for the route's MTU. What GRO or the sender's stack put together leaves in segments.
+	 */
+	fib.tot_len = skb->gso_size ? p->l4 - p->l2 + p->l4_size + skb->gso_size : skb->len - p->l2;
 	if (p->ipv4) {
 		fib.ipv4_src = p->to.src.w[3];
 		fib.ipv4_dst = p->to.dst.w[3];
@@ -48,20 +48,30 @@ static __always_inline int route_find(struct packet *p)
 		__builtin_memcpy(fib.ipv6_src, p->to.src.w, sizeof(fib.ipv6_src));
 		__builtin_memcpy(fib.ipv6_dst, p->to.dst.w, sizeof(fib.ipv6_dst));
 	}
-	found = bpf_fib_lookup(p->skb, &fib, sizeof(fib), 0);
-	if (found == BPF_FIB_LKUP_RET_FRAG_NEEDED)
+	found = bpf_fib_lookup(skb, &fib, sizeof(fib), 0);
+	if (found == BPF_FIB_LKUP_RET_FRAG_NEEDED) {
+		p->mtu = fib.mtu_result;
 		return -OUTCOME_TOO_BIG;
+	}
 	/* An unknown neighbour is no obstacle: the redirect asks for it. */
 	if (found != BPF_FIB_LKUP_RET_SUCCESS && found != BPF_FIB_LKUP_RET_NO_NEIGH)
 		return -OUTCOME_NO_ROUTE;
 	p->egress = fib.ifindex;
-	/* An IPv4 route may lead through an IPv6 neighbour (RFC 5549), so the result's family counts. */
+	/* An IPv4 route may lead through an IPv6 neighbour (RFC 5549), so the result's family
+	 * counts. */
 	p->next_hop.nh_family = fib.family;
 	__builtin_memcpy(p->next_hop.ipv6_nh, fib.ipv6_dst, sizeof(p->next_hop.ipv6_nh));
 	return OUTCOME_CONTINUE;
 }
 
-/* The address of ours for flows that leave by p->egress: 0 with *addr set, or -OUTCOME_NO_SOURCE_ADDRESS. */
+/* A function of its own: what the look-up takes of the stack is not there beside other things. */
+static __noinline int route_find(struct packet *p)
+{
+	return route_find_from(p->skb, p);
+}
+
+/* The address of ours for flows that leave by p->egress: 0 with *addr set, or
+ * -OUTCOME_NO_SOURCE_ADDRESS. */
 static __always_inline int route_source(const struct packet *p, struct ip_addr *addr)
 {
 	const struct device *device = bpf_map_lookup_elem(&devices_v1, &p->egress);

@@ -117,6 +117,15 @@ export const OPTIONS = {
     stability: 'stable',
     group: 'General',
   }),
+  answerPing: option<boolean>({
+    flag: 'answer-ping',
+    type: bool,
+    fallback: { value: false },
+    description:
+      'Answer echo requests for Service addresses that arrive as packets; otherwise they are dropped. What is also an address of the node is answered by the node.',
+    stability: 'beta',
+    group: 'General',
+  }),
   clusterCidr: option<readonly Cidr[]>({
     flag: 'cluster-cidr',
     type: list(cidr),

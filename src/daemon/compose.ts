@@ -93,6 +93,7 @@ function makeEbpf(config: Config, native: Native, logger: Logger): EbpfDataplane
       flows: config.maxFlows,
       sourceRanges: config.maxSourceRanges,
     },
+    answerPing: config.answerPing,
     timeouts: {
       tcpEstablishedSeconds: config.flowTcpEstablishedTimeout / 1000,
       tcpTransitorySeconds: config.flowTcpTransitoryTimeout / 1000,

@@ -86,6 +86,14 @@ const SAMPLES: readonly Sample[] = [
   ),
   sample(layouts.flowHand, { next: 1n << 40n }),
   sample(layouts.flowStats, { evicted: 1n, snatFlows: 2n << 40n, snatTries: 3n }),
+  sample(layouts.fragmentKey, { src: address(9), dst: address(90), id: 0x01020304, proto: 17, slot: 3 }, 'zero'),
+  sample(layouts.fragment, { seenNs: 1n << 50n, sport: 40000, dport: 53, size: 1480, proto: 17, ignore: 1 }),
+  sample(
+    layouts.heldFragment,
+    { seenNs: 1n << 50n, size: 1514, frame: Array.from({ length: 1600 }, (_, i) => i & 255) },
+    'zero',
+  ),
+  sample(layouts.replyState, { dueNs: 1n << 50n, words: Array.from({ length: 64 }, (_, i) => i * 0x01010101) }),
   sample(layouts.device, { addr4: address(80), addr6: address(200) }),
   sample(layouts.sockPeer, peer, 'zero'),
   sample(layouts.udpPeerKey, { cookie: 0x1122334455667788n, addr: address(40), port: 1053, backend: 1 }, 'zero'),
@@ -95,7 +103,8 @@ const SAMPLES: readonly Sample[] = [
 
 /** Fields in network order, as bpf/layout declares them; ip_addr is handled as an address. */
 const BIG16 = /(^|\.|_)(port|sport|dport)$/
-const isBig32 = (struct: string, field: string) => struct === 'frontend4_key' && field === 'addr'
+const isBig32 = (struct: string, field: string) =>
+  (struct === 'frontend4_key' && field === 'addr') || (struct === 'fragment_key' && field === 'id')
 
 const snake = (name: string) => name.replace(/[A-Z]/g, letter => `_${letter.toLowerCase()}`)
 
@@ -157,7 +166,9 @@ const SOURCE = `#include <linux/bpf.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include "layout/flow.h"
+#include "layout/fragment.h"
 #include "layout/outcome.h"
+#include "layout/reply.h"
 #include "layout/service.h"
 
 static __always_inline int nonzero(const void *field, int size)
@@ -174,7 +185,7 @@ char _license[] SEC("license") = "GPL";
 `
 
 /** Room behind the struct, as a test run wants at least an Ethernet header. */
-const PACKET = 256
+const PACKET = 2048
 
 describeSockets('codecs and the compiler', () => {
   const dir = mkdtempSync(join(tmpdir(), 'waggle-layouts-'))

@@ -149,7 +149,9 @@ describe.skipIf(lacking)('frames by hand', () => {
   }
 
   beforeAll(async () => {
-    execFileSync('gcc', ['-O1', '-o', frames, join(import.meta.dirname, 'tc-frames.c')])
+    for (const program of ['tc-frames', 'tc-gso']) {
+      execFileSync('gcc', ['-O1', '-o', join(dir, program), join(import.meta.dirname, `${program}.c`)])
+    }
     for (const name of NAMES) execFileSync('ip', ['netns', 'add', `${prefix}-${name}`])
     const sysctls = ['net.ipv4.conf.all.forwarding=1', 'net.ipv6.conf.all.forwarding=1']
     execFileSync('nsenter', [`--net=${netns('node')}`, 'sysctl', '-q', '-w', ...sysctls])
@@ -272,6 +274,16 @@ describe.skipIf(lacking)('frames by hand', () => {
       expect(await client.hear(line => line.endsWith(' back'))).toBe(
         `${family === 'IPv4' ? '::ffff:' : ''}${bare(at.node)} 30003 back`,
       )
+    })
+
+    test.each([
+      { where: 'here', port: 30001, outcome: Outcome.DELIVERED },
+      { where: 'on another node', port: 30002, outcome: Outcome.FORWARDED },
+    ])('row 27: 40 datagrams in one packet (UDP GSO) to a backend $where, each answered', ({ port, outcome }) => {
+      const before = counted(outcome)
+      const args = [netns('client'), bare(at.node), String(port), '1000', '40']
+      expect(execFileSync(join(dir, 'tc-gso'), args, { encoding: 'utf8' }).trim()).toBe('40')
+      expect(counted(outcome) - before).toBe(1)
     })
 
     const tagged = (tags: readonly number[], to: string) => {

@@ -56,6 +56,7 @@ const ROUTES = [
 
 /** Offsets in struct __sk_buff (include/uapi/linux/bpf.h). */
 const SKB_IFINDEX = 40
+const SKB_GSO_SIZE = 176
 const SKB_SIZE = 192
 
 const TC_ACT = new Map([
@@ -76,6 +77,12 @@ export interface Step {
   readonly packet: DecodedPacket
 }
 
+/** What the kernel knows of a packet besides its bytes. */
+export interface SkbFields {
+  /** Bytes of payload in each segment of a packet that is several. */
+  readonly gsoSize?: number
+}
+
 export interface TcNodeOptions {
   /** Slots of all lists together, a multiple of 16. Default 16384. */
   readonly slots?: number
@@ -83,6 +90,8 @@ export interface TcNodeOptions {
   readonly flows?: number
   /** First and last port of the one SNAT range. Default: as the object has it. */
   readonly snatPorts?: readonly [number, number]
+  /** Constants of the programs by name, as bytes. */
+  readonly constants?: Readonly<Record<string, Uint8Array>>
 }
 
 /** What these tests need and this machine lacks, or undefined. */
@@ -131,8 +140,8 @@ export class TcNode {
   }
 
   /** A packet that arrives at an uplink. */
-  ingress(frame: Uint8Array, device: DeviceName = 'up0'): Step {
-    return this.#step('waggle_ingress', Hook.TC_INGRESS, frame, device)
+  ingress(frame: Uint8Array, device: DeviceName = 'up0', skb: SkbFields = {}): Step {
+    return this.#step('waggle_ingress', Hook.TC_INGRESS, frame, device, skb)
   }
 
   /** A packet that is about to leave by an uplink. */
@@ -175,6 +184,7 @@ export class TcNode {
       const ports = { cfg_snat_low_min: min, cfg_snat_low_max: max, cfg_snat_high_min: 1, cfg_snat_high_max: 0 }
       for (const [name, port] of Object.entries(ports)) object.setConstant(name, Uint8Array.of(port & 0xff, port >> 8))
     }
+    for (const [name, bytes] of Object.entries(options.constants ?? {})) object.setConstant(name, bytes)
     object.load()
   }
 
@@ -214,15 +224,23 @@ export class TcNode {
     return known
   }
 
-  #run(program: string, frame: Uint8Array, device: string, repeat: number): ReturnType<BpfProgram['testRun']> {
+  #run(
+    program: string,
+    frame: Uint8Array,
+    device: string,
+    repeat: number,
+    { gsoSize = 0 }: SkbFields = {},
+  ): ReturnType<BpfProgram['testRun']> {
     const ctxIn = new Uint8Array(SKB_SIZE)
-    new DataView(ctxIn.buffer).setUint32(SKB_IFINDEX, this.#ifindex.get(device) ?? 0, true)
+    const view = new DataView(ctxIn.buffer)
+    view.setUint32(SKB_IFINDEX, this.#ifindex.get(device) ?? 0, true)
+    view.setUint32(SKB_GSO_SIZE, gsoSize, true)
     return this.#native.inNetns(this.netns, () => this.#program(program).testRun({ data: frame, ctxIn, repeat }))
   }
 
-  #step(program: string, hook: number, frame: Uint8Array, device: string): Step {
+  #step(program: string, hook: number, frame: Uint8Array, device: string, skb: SkbFields = {}): Step {
     const before = this.#counters()
-    const { retval, data } = this.#run(program, frame, device, 1)
+    const { retval, data } = this.#run(program, frame, device, 1, skb)
     const grown = this.#counters().flatMap(({ packets, bytes }, i) => {
       const more = packets - (before[i]?.packets ?? 0n)
       return more === 0n ? [] : [{ i, packets: more, bytes: bytes - (before[i]?.bytes ?? 0n) }]

@@ -99,19 +99,31 @@ const DROPPED: { name: string; outcome: string; frame: Uint8Array }[] = (
 ).flatMap(({ from, service, node }) => {
   const at = (n: number, options: PacketOptions = {}) => tcp(from, `${node(n)}:80`, 'S', options)
   return [
-    { name: `${service} unknown port`, outcome: 'no_port', frame: tcp(from, `${node(1)}:81`, 'S') },
-    { name: `${service} unknown port, UDP`, outcome: 'no_port', frame: udp(from, `${node(1)}:80`) },
-    { name: `${service} no backend at all`, outcome: 'no_backend', frame: at(2) },
     { name: `${service} no backend here under Local policy`, outcome: 'no_local_backend', frame: at(3) },
     { name: `${service} unreachable backend`, outcome: 'no_route', frame: at(4) },
     { name: `${service} device without address`, outcome: 'no_source_address', frame: at(5) },
-    { name: `${service} TTL 1`, outcome: 'ttl_exceeded', frame: at(1, { ttl: 1 }) },
-    { name: `${service} TTL 0`, outcome: 'ttl_exceeded', frame: at(1, { ttl: 0 }) },
-    { name: `${service} larger than the MTU`, outcome: 'too_big', frame: at(6, { payload: new Uint8Array(1300) }) },
     { name: `${service} backend is an address of this node's`, outcome: 'no_route', frame: at(7) },
     { name: `${service} service that does not exist`, outcome: 'broken_state', frame: at(8) },
     { name: `${service} backend of the other family`, outcome: 'broken_state', frame: at(9) },
     { name: `${service} client outside the source ranges`, outcome: 'source_denied', frame: at(10) },
+  ]
+})
+
+/** The same, and their sender is told; tc-reject.test.ts says what. */
+const ANSWERED: typeof DROPPED = (
+  [
+    { from: V4[0], service: '172.30.0', node: (n: number) => `172.30.0.${n}` },
+    { from: V6[0], service: '2001:db8:30', node: (n: number) => `[2001:db8:30::${n}]` },
+  ] as const
+).flatMap(({ from, service, node }) => {
+  const at = (n: number, options: PacketOptions = {}) => tcp(from, `${node(n)}:80`, 'S', options)
+  return [
+    { name: `${service} unknown port`, outcome: 'no_port', frame: tcp(from, `${node(1)}:81`, 'S') },
+    { name: `${service} unknown port, UDP`, outcome: 'no_port', frame: udp(from, `${node(1)}:80`) },
+    { name: `${service} no backend at all`, outcome: 'no_backend', frame: at(2) },
+    { name: `${service} TTL 1`, outcome: 'ttl_exceeded', frame: at(1, { ttl: 1 }) },
+    { name: `${service} TTL 0`, outcome: 'ttl_exceeded', frame: at(1, { ttl: 0 }) },
+    { name: `${service} larger than the MTU`, outcome: 'too_big', frame: at(6, { payload: new Uint8Array(1300) }) },
   ]
 })
 
@@ -182,6 +194,11 @@ describe.skipIf(lacking)('every way out of the packet programs', () => {
     expect(node.services.flows()).toEqual([])
   })
 
+  test.each(ANSWERED)('$name: answered as $outcome, without a trace in the flow table', ({ outcome, frame }) => {
+    expect(node.ingress(frame)).toMatchObject({ outcome, verdict: 'redirect' })
+    expect(node.services.flows()).toEqual([])
+  })
+
   test('the same packets with TTL 2, and as large as the MTU, go through', () => {
     expect(node.ingress(tcp(...V4, 'S', { ttl: 2 })).packet.ttl).toBe(1)
     expect(node.ingress(tcp(V4[0], '172.30.0.6:80', 'S', { payload: new Uint8Array(1240) })).outcome).toBe('forwarded')
@@ -190,7 +207,7 @@ describe.skipIf(lacking)('every way out of the packet programs', () => {
   })
 
   test('each outcome of the packet layer occurs in these tests', () => {
-    const here = new Set([...LEFT_ALONE, ...DROPPED].map(each => each.outcome))
+    const here = new Set([...LEFT_ALONE, ...DROPPED, ...ANSWERED].map(each => each.outcome))
     // Others: journeys; tc-snat; the socket layer; a helper's refusal, which no packet provokes.
     // tc-fragments, tc-parse and tc-martian have theirs.
     const arriving = [
@@ -201,28 +218,12 @@ describe.skipIf(lacking)('every way out of the packet programs', () => {
       'extension_headers',
       'martian',
     ]
-    const elsewhere = ['delivered', 'forwarded', 'replied', 'snat_exhausted', 'flows_full', ...arriving]
+    // tc-icmp and tc-reject, too.
+    const replies = ['icmp_translated', 'ping_answered', 'ping_ignored', 'reply_limited']
+    const elsewhere = ['delivered', 'forwarded', 'replied', 'snat_exhausted', 'flows_full', ...arriving, ...replies]
     const notHere = ['continue', 'translated', 'stale_socket', 'rewrite_failed']
     const all = Object.values(outcomeNames).filter(name => !elsewhere.includes(name) && !notHere.includes(name))
     expect(new Set(all)).toEqual(here)
     expect(Outcome.COUNT).toBe(all.length + elsewhere.length + notHere.length)
-  })
-})
-
-describe.skipIf(lacking)('a packet of a known flow', () => {
-  test.each([
-    { name: 'IPv4', from: V4[0], vip: '172.30.0.1:80', there: '10.0.2.5:8080' },
-    { name: 'IPv6', from: V6[0], vip: '[2001:db8:30::1]:80', there: '[2001:db8:a2::5]:8080' },
-  ])('$name: is dropped when its TTL is used up, both ways', ({ from, vip, there }) => {
-    const node = new TcNode()
-    try {
-      node.services.add({ proto: 'TCP', frontends: [{ at: vip }], backends: [{ at: there }] })
-      const step = node.ingress(tcp(from, vip, 'S'))
-      expect(node.ingress(tcp(from, vip, 'A', { ttl: 1 }))).toMatchObject({ outcome: 'ttl_exceeded', verdict: 'drop' })
-      const reply = node.ingress(tcp(there, step.packet.from, 'SA', { ttl: 1 }), 'up1')
-      expect(reply).toMatchObject({ outcome: 'ttl_exceeded', verdict: 'drop' })
-    } finally {
-      node.close()
-    }
   })
 })

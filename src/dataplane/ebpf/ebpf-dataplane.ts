@@ -35,6 +35,8 @@ export interface EbpfOptions {
   readonly cgroup: string
   readonly limits: Limits
   readonly timeouts: FlowTimeouts
+  /** Whether Service addresses answer to ping. */
+  readonly answerPing?: boolean
   readonly logger: Logger
   readonly clock: Clock
   /** Use clsact filters even where the kernel has tcx. */
@@ -84,14 +86,14 @@ export class EbpfDataplane implements Dataplane {
   }
 
   async start(): Promise<void> {
-    const { native, objectsDir, bpffs, cgroup, limits, timeouts, logger, clock, clsact } = this.#options
+    const { native, objectsDir, bpffs, cgroup, limits, timeouts, answerPing, logger, clock, clsact } = this.#options
     native.mountBpffs(bpffs)
     const loaded = loadObjects(
       native,
       objectsDir,
       this.#pins,
       limits,
-      { 'tc.bpf.o': timeoutConstants(timeouts) },
+      { 'tc.bpf.o': { ...timeoutConstants(timeouts), cfg_answer_ping: Uint8Array.of(Number(answerPing ?? false)) } },
       logger,
     )
     const maps = new KernelMaps(loaded.maps)

@@ -33,7 +33,11 @@ export const Outcome = {
   SOURCE_ROUTE: 27,
   EXTENSION_HEADERS: 28,
   MARTIAN: 29,
-  COUNT: 30,
+  ICMP_TRANSLATED: 30,
+  PING_ANSWERED: 31,
+  PING_IGNORED: 32,
+  REPLY_LIMITED: 33,
+  COUNT: 34,
 } as const
 export type Outcome = (typeof Outcome)[keyof typeof Outcome]
 
@@ -69,6 +73,10 @@ export const outcomeNames: Readonly<Record<number, string>> = {
   27: 'source_route',
   28: 'extension_headers',
   29: 'martian',
+  30: 'icmp_translated',
+  31: 'ping_answered',
+  32: 'ping_ignored',
+  33: 'reply_limited',
 }
 
 /** enum hook */
@@ -948,6 +956,35 @@ export const device = {
   },
 } as const satisfies Codec<Device> & { offsets: Readonly<Record<string, number>> }
 
+/** struct reply_state */
+export interface ReplyState {
+  readonly dueNs: bigint
+  readonly words: readonly number[]
+}
+
+/** struct reply_state, 264 bytes */
+export const replyState = {
+  name: 'reply_state',
+  size: 264,
+  offsets: {
+    dueNs: 0,
+    words: 8,
+  },
+  encode(view: DataView, at: number, value: ReplyState): void {
+    view.setBigUint64(at, uint64(value.dueNs, 'reply_state.due_ns'), true)
+    checkCount(value.words, 64, 'reply_state.words')
+    value.words.forEach((element, i) => {
+      view.setUint32(at + 8 + i * 4, uint(element, 0xffffffff, 'reply_state.words'), true)
+    })
+  },
+  decode(view: DataView, at: number): ReplyState {
+    return {
+      dueNs: view.getBigUint64(at, true),
+      words: Array.from({ length: 64 }, (_, i) => view.getUint32(at + 8 + i * 4, true)),
+    }
+  },
+} as const satisfies Codec<ReplyState> & { offsets: Readonly<Record<string, number>> }
+
 /** struct sock_peer */
 export interface SockPeer {
   readonly frontendAddr: Uint8Array
@@ -1116,7 +1153,7 @@ export const maps = {
     name: 'outcomes_v1',
     type: 6,
     flags: 0,
-    maxEntries: 210,
+    maxEntries: 238,
     key: u32,
     value: outcomeStats,
   } satisfies MapLayout<number, OutcomeStats>,
@@ -1192,6 +1229,14 @@ export const maps = {
     key: u32,
     value: device,
   } satisfies MapLayout<number, Device>,
+  reply: {
+    name: 'reply_v1',
+    type: 6,
+    flags: 0,
+    maxEntries: 1,
+    key: u32,
+    value: replyState,
+  } satisfies MapLayout<number, ReplyState>,
   sockConn: {
     name: 'sock_conn_v1',
     type: 24,
