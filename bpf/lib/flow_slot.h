@@ -30,7 +30,13 @@
 
 /* Slots looked at before an unconfirmed flow has to go, and at most. */
 #define FLOW_SLOT_LOOKS_KIND 8
-#define FLOW_SLOT_LOOKS 32
+#define FLOW_SLOT_LOOKS	     32
+
+/*
+ * Seconds that a datagram flow to a removed backend may be silent: answers that were under
+ * way when it was removed still find it. The next datagram chooses again at once (flow.h).
+ */
+#define FLOW_LAST_ANSWERS_S 5
 
 enum flow_slot_answer {
 	FLOW_SLOT_FREE,
@@ -43,19 +49,20 @@ struct bpf_map {
 	__u32 max_entries;
 } __attribute__((preserve_access_index));
 
-static __always_inline bool flow_is_over(__u8 proto, const struct flow *forward, const struct tuple *reply_key,
-					 enum flow_state state)
+static __always_inline bool flow_is_over(__u8 proto, const struct flow *forward,
+					 const struct tuple *reply_key, enum flow_state state)
 {
 	const struct flow *reply = bpf_map_lookup_elem(&flows_v1, reply_key);
+	__u64 timeout_ns = flow_timeout_ns(proto, state);
 	__u64 seen_ns = forward->seen_ns;
 
 	if (!reply)
 		return true;
 	if (proto == IPPROTO_UDP && !backend_is_current(forward->backend, forward->generation))
-		return true;
+		timeout_ns = FLOW_LAST_ANSWERS_S * NSEC_PER_SEC;
 	if ((__s64)(reply->seen_ns - seen_ns) > 0)
 		seen_ns = reply->seen_ns;
-	return (__s64)(clock_coarse_ns() - seen_ns) > (__s64)flow_timeout_ns(proto, state);
+	return (__s64)(clock_coarse_ns() - seen_ns) > (__s64)timeout_ns;
 }
 
 /*
@@ -104,7 +111,8 @@ static __always_inline __u32 flow_slot_at(__u64 position, __u32 slots)
 	return (__u32)position * ((__u32)(round * 0x9e3779b97f4a7c15ULL >> 32) | 1) & (slots - 1);
 }
 
-/* A slot that no flow holds, or FLOW_SLOT_NONE. Nobody else gets it before the hand has been all around. */
+/* A slot that no flow holds, or FLOW_SLOT_NONE. Nobody else gets it before the hand has been all
+ * around. */
 __noinline __u32 flow_slot_claim(void)
 {
 	__u32 slots = ((const struct bpf_map *)&flow_slots_v1)->max_entries;

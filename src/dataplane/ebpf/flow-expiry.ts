@@ -30,6 +30,9 @@ export interface FlowTimeouts {
 const UDP = 17
 const NS_PER_SECOND = 1_000_000_000n
 
+/** Silence after which a datagram flow to a removed backend ends: answers under way still find it. */
+const LAST_ANSWERS_SECONDS = 5
+
 /** How far a flow has come, from its forward half. Pure; `flow_state_of` of the programs says the same. */
 export function stateOf(forward: Pick<Flow, 'sent' | 'heard'>): FlowState {
   const either = forward.sent | forward.heard
@@ -111,9 +114,9 @@ export function lastSeen(each: WholeFlow): bigint {
 
 /** Whether a flow should end now. Pure; `retired` says that the backend it names was removed. */
 export function isExpired(each: WholeFlow, nowNs: bigint, retired: boolean, timeouts: FlowTimeouts): boolean {
-  if (each.key.proto === UDP && retired) return true
-  const idle = nowNs - lastSeen(each)
-  return idle > BigInt(Math.ceil(timeoutOf(each.key.proto, stateOf(each.forward), timeouts))) * NS_PER_SECOND
+  const orphan = each.key.proto === UDP && retired
+  const seconds = orphan ? LAST_ANSWERS_SECONDS : timeoutOf(each.key.proto, stateOf(each.forward), timeouts)
+  return nowNs - lastSeen(each) > BigInt(Math.ceil(seconds)) * NS_PER_SECOND
 }
 
 /** Ends the flows that are due; returns how many. */
