@@ -35,7 +35,8 @@ struct {
 	__type(value, struct frontend);
 } frontends6_v1 SEC(".maps");
 
-/* Written by the control plane: who may use a service's load-balancer frontends, and who is a pod. Values say nothing. */
+/* Written by the control plane: who may use a service's load-balancer frontends, and who is a pod.
+ * Values say nothing. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -99,7 +100,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, HOOK_COUNT * OUTCOME_COUNT);
+	__uint(max_entries, HOOK_COUNT *OUTCOME_COUNT);
 	__type(key, __u32);
 	__type(value, struct outcome_stats);
 } outcomes_v1 SEC(".maps");
@@ -119,7 +120,8 @@ struct {
 	__type(value, struct flow);
 } flows_v1 SEC(".maps");
 
-/* The forward key of every flow, by flow.slot. A power of two, half the entries of flows_v1; see lib/flow_slot.h. */
+/* The forward key of every flow, by flow.slot. A power of two, half the entries of flows_v1; see
+ * lib/flow_slot.h. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 65536);
@@ -142,7 +144,8 @@ struct {
 	__type(value, struct flow_stats);
 } flow_stats_v1 SEC(".maps");
 
-/* First fragments of the last seconds: what later ones are part of. Nothing else is known of a flood of ids. */
+/* First fragments of the last seconds: what later ones are part of. Nothing else is known of a
+ * flood of ids. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);

@@ -92,8 +92,7 @@ Napi::Value NetnsCookie(const Napi::CallbackInfo& info) {
   if (!socket.valid()) throw SystemError(info.Env(), errno, "socket", "AF_INET");
   uint64_t cookie = 0;
   socklen_t size = sizeof(cookie);
-  if (!getsockopt(socket.get(), SOL_SOCKET, kNetnsCookie, &cookie, &size))
-    return Napi::BigInt::New(info.Env(), cookie);
+  if (!getsockopt(socket.get(), SOL_SOCKET, kNetnsCookie, &cookie, &size)) return Napi::BigInt::New(info.Env(), cookie);
   if (errno != ENOPROTOOPT) throw SystemError(info.Env(), errno, "getsockopt", "SO_NETNS_COOKIE");
   return info.Env().Undefined();
 }

@@ -12,34 +12,25 @@
 
 static __thread int last_error;
 
-HIDDEN void __libelf_seterrno(int value)
-{
-	last_error = value;
-}
+HIDDEN void __libelf_seterrno(int value) { last_error = value; }
 
-HIDDEN int elf_errno(void)
-{
-	int error = last_error;
+HIDDEN int elf_errno(void) {
+  int error = last_error;
 
-	last_error = 0;
-	return error;
+  last_error = 0;
+  return error;
 }
 
 /* 0 asks for the last error (none: NULL), -1 for the last error whatever it is. */
-HIDDEN const char *elf_errmsg(int error)
-{
-	static __thread char text[48];
+HIDDEN const char* elf_errmsg(int error) {
+  static __thread char text[48];
 
-	if (!error && !last_error)
-		return NULL;
-	snprintf(text, sizeof(text), "libelf error %d", error > 0 ? error : last_error);
-	return text;
+  if (!error && !last_error) return NULL;
+  snprintf(text, sizeof(text), "libelf error %d", error > 0 ? error : last_error);
+  return text;
 }
 
-extern FILE *__real_stderr;
-HIDDEN FILE *__wrap_stderr;
+extern FILE* __real_stderr;
+HIDDEN FILE* __wrap_stderr;
 
-__attribute__((constructor)) static void copy_stderr(void)
-{
-	__wrap_stderr = __real_stderr;
-}
+__attribute__((constructor)) static void copy_stderr(void) { __wrap_stderr = __real_stderr; }

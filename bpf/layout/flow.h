@@ -29,7 +29,8 @@ enum flow_sent {
 	/* The client went on after a reply: it exists, and the flow is confirmed. */
 	FLOW_SENT_ON = 2,
 	FLOW_SENT_FIN = 4,
-	/* Taken back by a later segment of the same direction: a reset that was obeyed is the last. */
+	/* Taken back by a later segment of the same direction: a reset that was obeyed is the last.
+	 */
 	FLOW_SENT_RST = 8,
 };
 
@@ -56,15 +57,15 @@ enum flow_flag {
  */
 struct flow {
 	struct tuple to;
-	__u64 seen_ns; /* CLOCK_MONOTONIC of the last packet of this half, to the second */
-	__u32 backend; /* index into backends */
+	__u64 seen_ns;	  /* CLOCK_MONOTONIC of the last packet of this half, to the second */
+	__u32 backend;	  /* index into backends */
 	__u32 generation; /* the backend's when the flow was opened */
-	__u32 service; /* index into services */
-	__u32 slot;    /* its place in flow_slots; equal in both halves */
-	__u8 direction; /* enum flow_direction */
-	__u8 flags;	/* enum flow_flag */
-	__u8 sent;	/* enum flow_sent: by packets of this half */
-	__u8 heard;	/* enum flow_sent: by those of the other; written there */
+	__u32 service;	  /* index into services */
+	__u32 slot;	  /* its place in flow_slots; equal in both halves */
+	__u8 direction;	  /* enum flow_direction */
+	__u8 flags;	  /* enum flow_flag */
+	__u8 sent;	  /* enum flow_sent: by packets of this half */
+	__u8 heard;	  /* enum flow_sent: by those of the other; written there */
 	__u32 zero;
 };
 
@@ -75,7 +76,8 @@ struct flow_hand {
 
 /* Per CPU, written by the programs. */
 struct flow_stats {
-	__u64 evicted;	 /* unconfirmed or closed flows ended before their time: their slot was needed */
+	__u64 evicted; /* unconfirmed or closed flows ended before their time: their slot was needed
+			*/
 	__u64 snat_flows; /* flows that asked for a source port */
 	__u64 snat_tries; /* ports that were tried for them */
 };

@@ -19,7 +19,8 @@ enum outcome {
 	OUTCOME_NOT_SERVICE = 1,
 	/* Not TCP or UDP over IPv4 or IPv6: left alone. */
 	OUTCOME_NOT_HANDLED = 2,
-	/* A later fragment of no Service's datagram: left alone. Of one that has lost its flow: dropped. */
+	/* A later fragment of no Service's datagram: left alone. Of one that has lost its flow:
+	 * dropped. */
 	OUTCOME_FRAGMENT = 3,
 	/* Socket layer: address rewritten. */
 	OUTCOME_TRANSLATED = 4,
@@ -61,7 +62,8 @@ enum outcome {
 	OUTCOME_TOO_BIG = 22,
 	/* Load-balancer address whose source ranges leave the client out. */
 	OUTCOME_SOURCE_DENIED = 23,
-	/* A fragment that overlaps the first one, or a first one without its whole transport header. */
+	/* A fragment that overlaps the first one, or a first one without its whole transport
+	 * header. */
 	OUTCOME_BAD_FRAGMENT = 24,
 	/* A later fragment that came before its first one: a copy waits for it. */
 	OUTCOME_FRAGMENT_HELD = 25,

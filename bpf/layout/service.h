@@ -26,7 +26,8 @@ enum frontend_kind {
 enum frontend_flag {
 	/* The address is also one of the node's own: an unknown port belongs to the host. */
 	FRONTEND_FLAG_OWN_ADDRESS = 1,
-	/* A loopback address: each network namespace has its own, this is the node's. Packets never reach it. */
+	/* A loopback address: each network namespace has its own, this is the node's. Packets never
+	 * reach it. */
 	FRONTEND_FLAG_LOOPBACK = 2,
 };
 
@@ -82,7 +83,7 @@ enum service_flag {
  * network, 32 + bits of an IPv6 one. Service 0 stands for the pod networks of the cluster.
  */
 struct source_range_key {
-	__u32 prefix; /* in bits, host order */
+	__u32 prefix;  /* in bits, host order */
 	__u32 service; /* index into services; 0 = pod networks */
 	struct ip_addr addr;
 };
@@ -102,7 +103,8 @@ struct service {
 	__u64 spare;
 };
 
-/* Sixteen backend indexes: array elements are rounded up to 8 bytes. Slot s is words[s % 16] of element s / 16. */
+/* Sixteen backend indexes: array elements are rounded up to 8 bytes. Slot s is words[s % 16] of
+ * element s / 16. */
 struct slot_block {
 	__u32 words[16];
 };
@@ -136,17 +138,17 @@ struct backend {
 struct service_name {
 	char namespace[64];
 	char name[64];
-	char port[64];	/* name of the port (a DNS label), empty when unnamed */
-	__u8 proto;	/* IPPROTO_* */
-	__u8 family;	/* 4 or 6: each family of a Service port is a service of its own */
+	char port[64]; /* name of the port (a DNS label), empty when unnamed */
+	__u8 proto;    /* IPPROTO_* */
+	__u8 family;   /* 4 or 6: each family of a Service port is a service of its own */
 	__u8 zero[6];
 };
 
 /* Counters of a service: per CPU, written by the program that opens a flow. */
 struct service_stats {
-	__u64 opened;	  /* connections and UDP exchanges given a backend */
-	__u64 refused;	  /* no usable backend */
-	__u64 rr_cursor;  /* round robin: next position on this CPU */
+	__u64 opened;	 /* connections and UDP exchanges given a backend */
+	__u64 refused;	 /* no usable backend */
+	__u64 rr_cursor; /* round robin: next position on this CPU */
 };
 
 /* Counters of a backend: shared by all CPUs, changed atomically. */

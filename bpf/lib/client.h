@@ -23,7 +23,8 @@ static __always_inline bool client_is_pod(const struct ip_addr *addr)
  * Does a traffic policy bind this client to backends on this node? The external one
  * binds outside clients only: a pod's packet has come in as if by a load balancer.
  */
-static __always_inline bool client_is_bound_to_node(const struct frontend *frontend, const struct service *service,
+static __always_inline bool client_is_bound_to_node(const struct frontend *frontend,
+						    const struct service *service,
 						    const struct ip_addr *addr)
 {
 	if (frontend->kind == FRONTEND_CLUSTER_IP)

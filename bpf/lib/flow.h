@@ -48,7 +48,8 @@ static __always_inline struct flow *flow_peer(const struct flow *half)
 	return bpf_map_lookup_elem(&flows_v1, &key);
 }
 
-/* Ends the flow of the forward half that packet p found. Its slot is found free when its turn comes. */
+/* Ends the flow of the forward half that packet p found. Its slot is found free when its turn
+ * comes. */
 static __always_inline void flow_remove(const struct packet *p, const struct flow *forward)
 {
 	struct tuple reply;
@@ -131,8 +132,9 @@ static __always_inline void flow_use(struct packet *p, const struct flow *half)
 /* Where packets of this half are translated. */
 static __always_inline enum flow_side flow_side(const struct flow *half)
 {
-	return half->direction == FLOW_REPLY && half->flags & FLOW_LOCAL_BACKEND ? FLOW_SIDE_EGRESS :
-										   FLOW_SIDE_INGRESS;
+	return half->direction == FLOW_REPLY && half->flags & FLOW_LOCAL_BACKEND ?
+		       FLOW_SIDE_EGRESS :
+		       FLOW_SIDE_INGRESS;
 }
 
 /*
@@ -141,7 +143,8 @@ static __always_inline enum flow_side flow_side(const struct flow *half)
  *
  * out   as flow_find
  */
-static __always_inline int flow_find_of_error(struct packet *p, const struct tuple *tuple, enum flow_side side)
+static __always_inline int flow_find_of_error(struct packet *p, const struct tuple *tuple,
+					      enum flow_side side)
 {
 	const struct flow *half = bpf_map_lookup_elem(&flows_v1, tuple);
 

@@ -13,7 +13,8 @@
 #include "clock.h"
 #include "packet.h"
 
-/* Seconds without a packet in either direction, set by the loader (RFC 5382 REQ-5, RFC 4787 REQ-5). */
+/* Seconds without a packet in either direction, set by the loader (RFC 5382 REQ-5, RFC 4787 REQ-5).
+ */
 const volatile __u32 cfg_flow_tcp_established_s = 7440;
 const volatile __u32 cfg_flow_tcp_transitory_s = 240;
 const volatile __u32 cfg_flow_tcp_closed_s = 10;
@@ -61,7 +62,8 @@ static __always_inline __u64 flow_timeout_ns(__u8 proto, enum flow_state state)
 	else if (state == FLOW_CLOSED)
 		seconds = cfg_flow_tcp_closed_s;
 	else
-		seconds = state == FLOW_OPENING ? cfg_flow_tcp_transitory_s : cfg_flow_tcp_established_s;
+		seconds = state == FLOW_OPENING ? cfg_flow_tcp_transitory_s :
+						  cfg_flow_tcp_established_s;
 	return seconds * NSEC_PER_SEC;
 }
 

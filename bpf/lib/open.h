@@ -48,7 +48,8 @@ static __always_inline int open_to_local(struct packet *p, struct flow *half)
 	return snat_add_flow(p, half, false);
 }
 
-/* A backend elsewhere, or one that is its own client, sees this node: so its replies come back here. */
+/* A backend elsewhere, or one that is its own client, sees this node: so its replies come back
+ * here. */
 static __always_inline int open_to_remote(struct packet *p, struct flow *half)
 {
 	int ret;
@@ -103,7 +104,8 @@ static __always_inline int flow_open(struct packet *p)
 	affinity_key_from_addr(&client, &p->tuple.src);
 	if (select_hashes_connection(service))
 		connection = sched_maglev_packet(&p->tuple);
-	ret = select_backend(half.service, client_is_bound_to_node(frontend, service, &p->tuple.src), &client,
+	ret = select_backend(half.service,
+			     client_is_bound_to_node(frontend, service, &p->tuple.src), &client,
 			     connection, &choice);
 	if (ret)
 		return ret;

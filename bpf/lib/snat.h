@@ -57,7 +57,8 @@ static __always_inline __be16 snat_port_of_client(const struct packet *p)
 {
 	const __be32 *w = p->tuple.src.w;
 
-	return snat_port_at(((__u64)(w[0] ^ w[1] ^ w[2] ^ w[3]) + bpf_ntohs(p->tuple.sport)) * SNAT_MIX);
+	return snat_port_at(((__u64)(w[0] ^ w[1] ^ w[2] ^ w[3]) + bpf_ntohs(p->tuple.sport)) *
+			    SNAT_MIX);
 }
 
 /* Fills in the tuple as the replies will carry it and returns its size. */
@@ -78,7 +79,8 @@ static __always_inline __u32 snat_reply_tuple(const struct packet *p, struct bpf
 }
 
 /* TCP listeners do not count: they have no peer. TIME_WAIT does. */
-static __always_inline bool snat_port_has_tcp(const struct packet *p, struct bpf_sock_tuple *reply, __u32 size)
+static __always_inline bool snat_port_has_tcp(const struct packet *p, struct bpf_sock_tuple *reply,
+					      __u32 size)
 {
 	struct bpf_sock *sk = bpf_skc_lookup_tcp(p->skb, reply, size, BPF_F_CURRENT_NETNS, 0);
 	bool taken;
@@ -91,7 +93,8 @@ static __always_inline bool snat_port_has_tcp(const struct packet *p, struct bpf
 }
 
 /* A socket bound to the port without a peer counts: it may talk to anyone. */
-static __always_inline bool snat_port_has_udp(const struct packet *p, struct bpf_sock_tuple *reply, __u32 size)
+static __always_inline bool snat_port_has_udp(const struct packet *p, struct bpf_sock_tuple *reply,
+					      __u32 size)
 {
 	struct bpf_sock *sk = bpf_sk_lookup_udp(p->skb, reply, size, BPF_F_CURRENT_NETNS, 0);
 
@@ -107,7 +110,8 @@ static __always_inline bool snat_port_has_socket(const struct packet *p)
 	struct bpf_sock_tuple reply = {};
 	__u32 size = snat_reply_tuple(p, &reply);
 
-	return packet_is_tcp(p) ? snat_port_has_tcp(p, &reply, size) : snat_port_has_udp(p, &reply, size);
+	return packet_is_tcp(p) ? snat_port_has_tcp(p, &reply, size) :
+				  snat_port_has_udp(p, &reply, size);
 }
 
 /*
@@ -117,7 +121,8 @@ static __always_inline bool snat_port_has_socket(const struct packet *p)
 static __noinline int snat_try(struct packet *p, struct flow *half, bool own_address, bool first)
 {
 	p->to.sport = first ? snat_port_of_client(p) : snat_port_at(bpf_get_prandom_u32());
-	if (own_address && (frontend_find(&p->to.src, p->to.sport, p->to.proto) || snat_port_has_socket(p)))
+	if (own_address &&
+	    (frontend_find(&p->to.src, p->to.sport, p->to.proto) || snat_port_has_socket(p)))
 		return FLOW_TAKEN;
 	return flow_add(p, half);
 }

@@ -20,7 +20,8 @@ static __always_inline bool sock_client_is_node(struct bpf_sock_addr *ctx)
 }
 
 /* The address that the socket is bound to; false when routing will choose one. */
-static __always_inline bool sock_client_address(const struct bpf_sock *sk, bool ipv6, struct ip_addr *addr)
+static __always_inline bool sock_client_address(const struct bpf_sock *sk, bool ipv6,
+						struct ip_addr *addr)
 {
 	if (ipv6) {
 		addr->w[0] = sk->src_ip6[0];
@@ -45,7 +46,8 @@ static __always_inline bool sock_client_is_let_in(struct bpf_sock_addr *ctx, boo
 
 	if (sock_client_address(ctx->sk, ipv6, &addr))
 		return source_range_has(index, &addr);
-	return service->flags & (sock_client_is_node(ctx) ? SERVICE_SOURCE_NODE : SERVICE_SOURCE_PODS);
+	return service->flags &
+	       (sock_client_is_node(ctx) ? SERVICE_SOURCE_NODE : SERVICE_SOURCE_PODS);
 }
 
 #endif

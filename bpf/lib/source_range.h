@@ -30,7 +30,8 @@ static __always_inline bool source_range_has(__u32 service, const struct ip_addr
 }
 
 /* Do source ranges bind whoever dials this frontend? */
-static __always_inline bool source_range_binds(const struct frontend *frontend, const struct service *service)
+static __always_inline bool source_range_binds(const struct frontend *frontend,
+					       const struct service *service)
 {
 	return frontend->kind == FRONTEND_LOAD_BALANCER && service->flags & SERVICE_SOURCE_RANGES;
 }

@@ -197,9 +197,10 @@ describe.skipIf(lacking)('what clients hear of errors', () => {
       for (const version of ['-4', '-6']) {
         execFileSync('ip', [version, '-n', `${PREFIX}-client`, 'route', 'flush', 'cache'])
       }
-      const before = counted(...told)
+      const [hook, outcome] = told
+      const before = counted(hook, outcome)
       expect((await call('TCP', frontend, port, 1 << 20)).result).toBe(String(1 << 20))
-      expect(counted(...told)).toBeGreaterThan(before)
+      expect(counted(hook, outcome)).toBeGreaterThan(before)
     })
 
     test.each(['TCP', 'UDP'] as const)('row 40: a Service without backends refuses %s at once', async proto => {
