@@ -15,6 +15,25 @@
 #define AF_INET	 2
 #define AF_INET6 10
 
+#define JUMBO_HEADER_SIZE 8 /* RFC 2675 2 */
+
+/*
+ * What the route's MTU has to bear. What GRO or the sender's stack put together leaves in
+ * segments; of IPv6 packets above 64 KiB (BIG TCP) without the hop-by-hop header that only
+ * says how large they are.
+ */
+static __always_inline __u32 route_packet_size(const struct __sk_buff *skb, const struct packet *p)
+{
+	__u32 size = skb->len - p->l2;
+	__u32 headers = p->l4 - p->l2 + p->l4_size;
+
+	if (!skb->gso_size)
+		return size;
+	if (!p->ipv4 && size - sizeof(struct ipv6hdr) > 0xffff)
+		headers -= JUMBO_HEADER_SIZE;
+	return headers + skb->gso_size;
+}
+
 /*
  * in    p->to; a source of all zeros = not chosen yet
  * out   0 with p->egress and p->next_hop set; -OUTCOME_TTL_EXCEEDED; -OUTCOME_TOO_BIG;
@@ -38,9 +57,7 @@ static __always_inline int route_find_from(struct __sk_buff *skb, struct packet 
 
 	if (p->ttl <= 1)
 		return -OUTCOME_TTL_EXCEEDED;
-	/* Asks for the route's MTU. What GRO or the sender's stack put together leaves in segments.
-	 */
-	fib.tot_len = skb->gso_size ? p->l4 - p->l2 + p->l4_size + skb->gso_size : skb->len - p->l2;
+	fib.tot_len = route_packet_size(skb, p);
 	if (p->ipv4) {
 		fib.ipv4_src = p->to.src.w[3];
 		fib.ipv4_dst = p->to.dst.w[3];
