@@ -315,7 +315,9 @@ describe.skipIf(lacking)('real sockets', () => {
           Outcome.REWRITE_FAILED,
           Outcome.UNKNOWN_FLOW,
         ]
-        expect(failures.map(outcome => [outcomeNames[outcome], world.counted(Hook.TC_INGRESS, outcome)])).toEqual(failures.map(outcome => [outcomeNames[outcome], 0]))
+        expect(failures.map(outcome => [outcomeNames[outcome], world.counted(Hook.TC_INGRESS, outcome)])).toEqual(
+          failures.map(outcome => [outcomeNames[outcome], 0]),
+        )
       })
     })
   })
