@@ -17,14 +17,14 @@ namespace waggle {
 
 namespace {
 
-// A folder that cannot be read counts as in use.
-bool IsEmpty(const std::string& path) {
+// 0 for an empty folder, otherwise why a mount must not go over it.
+int InUse(const std::string& path) {
   DIR* dir = opendir(path.c_str());
-  if (dir == nullptr) return false;
+  if (dir == nullptr) return errno;
   int entries = 0;
   while (readdir(dir) != nullptr) entries++;
   closedir(dir);
-  return entries <= 2;  // . and ..
+  return entries > 2 ? ENOTEMPTY : 0;  // . and ..
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ Napi::Value MountBpffs(const Napi::CallbackInfo& info) {
   // A folder of another bpffs takes pins as well.
   if (filesystem.f_type == BPF_FS_MAGIC) return env.Undefined();
   // Over anything that is in use a mount would hide it: /proc, a folder of files.
-  if (!IsEmpty(path)) throw SystemError(env, ENOTEMPTY, "mount", path);
+  if (int error = InUse(path)) throw SystemError(env, error, "mount", path);
   if (mount("bpf", path.c_str(), "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700"))
     throw SystemError(env, errno, "mount", path);
   return env.Undefined();
