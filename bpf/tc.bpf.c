@@ -12,6 +12,8 @@
  * without, such as tun, WireGuard and IP-in-IP. The offset of the IP header is a constant
  * of the program, so that no packet pays for the question.
  */
+#include "lib/context_skb.h"
+
 #include "lib/defect.h"
 #include "lib/finish.h"
 #include "lib/flow.h"

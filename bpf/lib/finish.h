@@ -29,9 +29,9 @@ static __always_inline int translated_outcome(const struct packet *p)
  */
 static __always_inline int finish_redirect(struct packet *p)
 {
-	if (p->skb->vlan_present)
-		bpf_skb_vlan_pop(p->skb);
-	if (!p->l2 && bpf_skb_change_head(p->skb, ETH_HLEN, 0))
+	if (p->ctx->vlan_present)
+		bpf_skb_vlan_pop(p->ctx);
+	if (!p->l2 && bpf_skb_change_head(p->ctx, ETH_HLEN, 0))
 		return TC_ACT_SHOT;
 	return bpf_redirect_neigh(p->egress, &p->next_hop, sizeof(p->next_hop), 0);
 }
@@ -42,7 +42,7 @@ static __always_inline int finish(struct packet *p, __u32 hook, int ret)
 {
 	if (!ret)
 		ret = translated_outcome(p);
-	count_outcome(hook, ret, p->skb->len);
+	count_outcome(hook, ret, p->ctx->len);
 	if (ret < 0)
 		return TC_ACT_SHOT;
 	if (p->egress)

@@ -42,12 +42,12 @@ static __always_inline bool fragment_store(const struct packet *p, struct fragme
 {
 	const struct held_fragment *there;
 	struct held_fragment *copy;
-	__u32 size = p->skb->len;
+	__u32 size = p->ctx->len;
 	__u32 zero = 0;
 	int i;
 
 	copy = bpf_map_lookup_elem(&held_buf_v1, &zero);
-	if (!copy || !held_size_is_valid(size) || bpf_skb_load_bytes(p->skb, 0, copy->frame, size))
+	if (!copy || !held_size_is_valid(size) || bpf_skb_load_bytes(p->ctx, 0, copy->frame, size))
 		return false;
 	copy->seen_ns = clock_coarse_ns();
 	copy->size = size;
@@ -65,7 +65,7 @@ static __always_inline bool fragment_store(const struct packet *p, struct fragme
 /* An address of this node on the device by which the packet came. */
 static __always_inline bool fragment_is_for_node(const struct packet *p)
 {
-	__u32 ifindex = p->skb->ifindex;
+	__u32 ifindex = p->ctx->ifindex;
 	const struct device *device = bpf_map_lookup_elem(&devices_v1, &ifindex);
 
 	return device && addr_equal(&p->tuple.dst, p->ipv4 ? &device->addr4 : &device->addr6);
@@ -113,10 +113,10 @@ static __always_inline void fragment_send_held(const struct packet *p,
 		return;
 	size = held->size;
 	if (held_is_fresh(held) && held_size_is_valid(size) &&
-	    !bpf_skb_change_tail(p->skb, size, 0) &&
-	    !bpf_skb_store_bytes(p->skb, 0, held->frame, size,
+	    !bpf_skb_change_tail(p->ctx, size, 0) &&
+	    !bpf_skb_store_bytes(p->ctx, 0, held->frame, size,
 				 BPF_F_RECOMPUTE_CSUM | BPF_F_INVALIDATE_HASH))
-		bpf_clone_redirect(p->skb, p->skb->ifindex, BPF_F_INGRESS);
+		bpf_clone_redirect(p->ctx, p->ctx->ifindex, BPF_F_INGRESS);
 	bpf_map_delete_elem(&held_frags_v1, key);
 }
 
@@ -134,7 +134,7 @@ static __noinline int fragment_release(struct packet *p)
 	fragment_key_make(&key, p);
 	if (!bpf_map_lookup_elem(&held_frags_v1, &key))
 		return OUTCOME_CONTINUE;
-	bpf_clone_redirect(p->skb, p->skb->ifindex, BPF_F_INGRESS);
+	bpf_clone_redirect(p->ctx, p->ctx->ifindex, BPF_F_INGRESS);
 	for (i = 0; i < FRAGMENT_HOLD_SLOTS; i++) {
 		key.slot = i;
 		fragment_send_held(p, &key);

@@ -32,12 +32,12 @@ static __always_inline int icmp_echo_answer(struct packet *p, struct reply_state
 	__builtin_memcpy(&after, icmp, sizeof(after));
 	/* Addresses that change places leave the sum as it is. */
 	icmp->check = csum_replace(icmp->check, csum_diff16(before, after));
-	if (reply_drop_options(p->skb, p))
+	if (reply_drop_options(p->ctx, p))
 		return -OUTCOME_REWRITE_FAILED;
 	tuple_exchange(&p->to, &p->tuple);
 	reply_make_ip(p, state, p->end - p->l4);
 	__builtin_memcpy(&state->words[REPLY_L4], icmp, sizeof(*icmp));
-	return reply_store(p->skb, p, state, sizeof(*icmp)) ? -OUTCOME_REWRITE_FAILED :
+	return reply_store(p->ctx, p, state, sizeof(*icmp)) ? -OUTCOME_REWRITE_FAILED :
 							      OUTCOME_CONTINUE;
 }
 
@@ -53,7 +53,7 @@ static __noinline int icmp_echo(struct packet *p, struct icmp_header *icmp)
 		return -OUTCOME_PING_IGNORED;
 	ret = icmp_echo_answer(p, state, icmp);
 	if (!ret)
-		ret = reply_route(p->skb, p);
+		ret = reply_route(p->ctx, p);
 	return ret ?: OUTCOME_PING_ANSWERED;
 }
 

@@ -15,7 +15,7 @@ static __noinline int icmp_receive(struct packet *p, enum flow_side side)
 {
 	struct icmp_header icmp;
 
-	if (p->l4 + sizeof(icmp) > p->end || bpf_skb_load_bytes(p->skb, p->l4, &icmp, sizeof(icmp)))
+	if (p->l4 + sizeof(icmp) > p->end || bpf_skb_load_bytes(p->ctx, p->l4, &icmp, sizeof(icmp)))
 		return OUTCOME_MALFORMED;
 	if (icmp_is_error(p, &icmp))
 		return icmp_translate(p, side, icmp.check);

@@ -33,7 +33,7 @@ static __always_inline int icmp_quote_ipv4(const struct packet *p, struct icmp_q
 {
 	struct iphdr ip;
 
-	if (bpf_skb_load_bytes(p->skb, quote->ip, &ip, sizeof(ip)) || ip.version != 4 || ip.ihl < 5)
+	if (bpf_skb_load_bytes(p->ctx, quote->ip, &ip, sizeof(ip)) || ip.version != 4 || ip.ihl < 5)
 		return OUTCOME_MALFORMED;
 	if (ip.frag_off & bpf_htons(FRAGMENT_OFFSET))
 		return OUTCOME_FRAGMENT;
@@ -49,7 +49,7 @@ static __always_inline int icmp_quote_ipv6(const struct packet *p, struct icmp_q
 {
 	struct ipv6hdr ip;
 
-	if (bpf_skb_load_bytes(p->skb, quote->ip, &ip, sizeof(ip)) || ip.version != 6)
+	if (bpf_skb_load_bytes(p->ctx, quote->ip, &ip, sizeof(ip)) || ip.version != 6)
 		return OUTCOME_MALFORMED;
 	__builtin_memcpy(&quote->tuple.src, &ip.saddr, sizeof(quote->tuple.src));
 	__builtin_memcpy(&quote->tuple.dst, &ip.daddr, sizeof(quote->tuple.dst));
@@ -68,7 +68,7 @@ static __always_inline int icmp_quote_parse(const struct packet *p, struct icmp_
 		return ret;
 	if (quote->tuple.proto != IPPROTO_TCP && quote->tuple.proto != IPPROTO_UDP)
 		return OUTCOME_NOT_HANDLED;
-	if (quote->l4 + 8 > p->end || bpf_skb_load_bytes(p->skb, quote->l4, &quote->tuple.sport, 4))
+	if (quote->l4 + 8 > p->end || bpf_skb_load_bytes(p->ctx, quote->l4, &quote->tuple.sport, 4))
 		return OUTCOME_MALFORMED;
 	return OUTCOME_CONTINUE;
 }
@@ -85,7 +85,7 @@ static __always_inline long icmp_quote_checksum(struct packet *p, struct icmp_qu
 
 	if (offset + sizeof(before) > p->end)
 		return 0;
-	if (bpf_skb_load_bytes(p->skb, offset, &before, sizeof(before)))
+	if (bpf_skb_load_bytes(p->ctx, offset, &before, sizeof(before)))
 		return -1;
 	if (!before && !tcp)
 		return 0;
@@ -93,7 +93,7 @@ static __always_inline long icmp_quote_checksum(struct packet *p, struct icmp_qu
 	if (!after && !tcp)
 		after = (__sum16)0xffff;
 	quote->diff = csum_add(quote->diff, csum_diff16(before, after));
-	return bpf_skb_store_bytes(p->skb, offset, &after, sizeof(after), 0);
+	return bpf_skb_store_bytes(p->ctx, offset, &after, sizeof(after), 0);
 }
 
 /* Writes addresses and, in IPv4, the checksum that levels them out. */
@@ -107,12 +107,12 @@ static __always_inline long icmp_quote_addresses(struct packet *p, struct icmp_q
 			.daddr = quote->to.dst.w[3],
 		};
 
-		return bpf_skb_store_bytes(p->skb, quote->ip + offsetof(struct iphdr, check),
+		return bpf_skb_store_bytes(p->ctx, quote->ip + offsetof(struct iphdr, check),
 					   &tail.check,
 					   sizeof(tail) - offsetof(struct ipv4_tail, check), 0);
 	}
 	quote->diff = csum_add(quote->diff, addr_diff);
-	return bpf_skb_store_bytes(p->skb, quote->ip + offsetof(struct ipv6hdr, saddr),
+	return bpf_skb_store_bytes(p->ctx, quote->ip + offsetof(struct ipv6hdr, saddr),
 				   &quote->to.src, sizeof(quote->to.src) + sizeof(quote->to.dst),
 				   0);
 }
@@ -127,7 +127,7 @@ static __noinline int icmp_quote_rewrite(struct packet *p, struct icmp_quote *qu
 	quote->diff = port_diff;
 	if (icmp_quote_addresses(p, quote, addr_diff) ||
 	    icmp_quote_checksum(p, quote, csum_add(addr_diff, port_diff)) ||
-	    bpf_skb_store_bytes(p->skb, quote->l4, &quote->to.sport, 2 * sizeof(quote->to.sport),
+	    bpf_skb_store_bytes(p->ctx, quote->l4, &quote->to.sport, 2 * sizeof(quote->to.sport),
 				0))
 		return -OUTCOME_REWRITE_FAILED;
 	return OUTCOME_CONTINUE;
@@ -144,7 +144,7 @@ static __noinline int icmp_rewrite(struct packet *p, const struct icmp_quote *qu
 	__sum16 check = csum_replace(quote->check,
 				     p->ipv4 ? quote->diff : csum_add(quote->diff, addr_diff));
 
-	if (bpf_skb_store_bytes(p->skb, p->l4 + offsetof(struct icmp_header, check), &check,
+	if (bpf_skb_store_bytes(p->ctx, p->l4 + offsetof(struct icmp_header, check), &check,
 				sizeof(check), 0) ||
 	    nat_network(p, addr_diff))
 		return -OUTCOME_REWRITE_FAILED;

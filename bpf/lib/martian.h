@@ -34,7 +34,7 @@ static __always_inline bool martian_is_ipv6(const struct ip_addr *addr)
 /* An address of this node, on the device by which the packet came: others do not have it. */
 static __always_inline bool martian_is_own(const struct packet *p)
 {
-	__u32 ifindex = p->skb->ifindex;
+	__u32 ifindex = context_ifindex(p->ctx);
 	const struct device *device = bpf_map_lookup_elem(&devices_v1, &ifindex);
 
 	return device && addr_equal(&p->tuple.src, p->ipv4 ? &device->addr4 : &device->addr6);

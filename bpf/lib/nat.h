@@ -6,9 +6,7 @@
  *       stack does it for the others)
  * out   0; -OUTCOME_REWRITE_FAILED: the packet may be half changed and must be dropped
  *
- * Checksums are updated, never computed: a wrong one stays wrong. Packets are written by
- * helpers alone: a program with direct writes makes the kernel copy the headers of every
- * cloned skb before it runs, and at egress each TCP segment is a clone.
+ * Checksums are updated, never computed: a wrong one stays wrong.
  */
 #ifndef WAGGLE_LIB_NAT_H
 #define WAGGLE_LIB_NAT_H
@@ -46,30 +44,21 @@ static __always_inline __u16 nat_lower_ttl(const struct packet *p)
 	return w.word;
 }
 
-/*
- * Tells the transport checksum. It covers the addresses (pseudo header) and the ports;
- * for a packet whose checksum the device is to finish the field holds the pseudo header
- * alone, so the two are told apart. A UDP checksum of zero means "none" and stays.
- */
-static __always_inline long nat_transport_checksum(struct packet *p, __u32 addr_diff)
+/* Ports, and the transport checksum, which covers them and the addresses. */
+static __always_inline long nat_transport(struct packet *p, __u32 addr_diff)
 {
 	__u32 offset = p->l4 + (packet_is_tcp(p) ? offsetof(struct tcphdr, check) :
 						   offsetof(struct udphdr, check));
-	__u64 flags = packet_is_tcp(p) ? 0 : BPF_F_MARK_MANGLED_0;
 	__u32 old_ports, new_ports;
 	long err;
 
-	err = bpf_l4_csum_replace(p->skb, offset, 0, addr_diff, flags | BPF_F_PSEUDO_HDR);
-	if (err)
-		return err;
 	__builtin_memcpy(&old_ports, &p->tuple.sport, sizeof(old_ports));
 	__builtin_memcpy(&new_ports, &p->to.sport, sizeof(new_ports));
-	if (old_ports == new_ports)
-		return 0;
-	err = bpf_l4_csum_replace(p->skb, offset, old_ports, new_ports, flags | sizeof(new_ports));
-	if (err)
+	err = context_update_sum(p->ctx, offset, !packet_is_tcp(p), addr_diff, old_ports,
+				 new_ports);
+	if (err || old_ports == new_ports)
 		return err;
-	return bpf_skb_store_bytes(p->skb, p->l4, &new_ports, sizeof(new_ports), 0);
+	return context_store(p->ctx, p->l4, &new_ports, sizeof(new_ports));
 }
 
 static __always_inline long nat_network_ipv4(struct packet *p, __u32 addr_diff)
@@ -82,7 +71,7 @@ static __always_inline long nat_network_ipv4(struct packet *p, __u32 addr_diff)
 
 	tail.check = csum_replace(p->ip_check,
 				  csum_add(addr_diff, csum_diff16(p->ttl_word, tail.ttl_word)));
-	return bpf_skb_store_bytes(p->skb, p->l2 + IPV4_TTL_WORD, &tail, sizeof(tail), 0);
+	return context_store(p->ctx, p->l2 + IPV4_TTL_WORD, &tail, sizeof(tail));
 }
 
 static __always_inline long nat_network_ipv6(struct packet *p)
@@ -92,13 +81,12 @@ static __always_inline long nat_network_ipv6(struct packet *p)
 	if (p->egress) {
 		__u16 lowered = nat_lower_ttl(p);
 
-		err = bpf_skb_store_bytes(p->skb, p->l2 + IPV6_TTL_WORD, &lowered, sizeof(lowered),
-					  0);
+		err = context_store(p->ctx, p->l2 + IPV6_TTL_WORD, &lowered, sizeof(lowered));
 		if (err)
 			return err;
 	}
-	return bpf_skb_store_bytes(p->skb, p->l2 + offsetof(struct ipv6hdr, saddr), &p->to.src,
-				   sizeof(p->to.src) + sizeof(p->to.dst), 0);
+	return context_store(p->ctx, p->l2 + offsetof(struct ipv6hdr, saddr), &p->to.src,
+			     sizeof(p->to.src) + sizeof(p->to.dst));
 }
 
 static __always_inline long nat_network(struct packet *p, __u32 addr_diff)
@@ -107,17 +95,13 @@ static __always_inline long nat_network(struct packet *p, __u32 addr_diff)
 }
 
 /*
- * IPv6 has no header checksum that would level out what changes, so a sum over the whole
- * packet that the device may have delivered (CHECKSUM_COMPLETE) has to be told of the
- * addresses: bpf_l4_csum_replace took them for levelled out as in IPv4 (BPF_F_IPV6 of
- * Linux 6.16 is the other way; this one works on all kernels). An error of
- * bpf_csum_update says that there is no such sum. A redirected packet needs none:
- * bpf_redirect_neigh leaves the old MAC header in it, so it is wrong from there on (6.18).
+ * A redirected packet needs none: bpf_redirect_neigh leaves the old MAC header in the sum,
+ * so it is wrong from there on (6.18).
  */
 static __always_inline void nat_complete_sum(struct packet *p, __u32 addr_diff)
 {
 	if (!p->ipv4 && !p->egress)
-		bpf_csum_update(p->skb, addr_diff);
+		context_update_complete_sum(p->ctx, addr_diff);
 }
 
 static __always_inline int nat_apply(struct packet *p)
@@ -125,7 +109,7 @@ static __always_inline int nat_apply(struct packet *p)
 	__u32 addr_diff = csum_diff_addrs(&p->tuple, &p->to);
 
 	/* A later fragment has no transport header; its first one told the checksum of it. */
-	if (!packet_is_later_fragment(p) && nat_transport_checksum(p, addr_diff))
+	if (!packet_is_later_fragment(p) && nat_transport(p, addr_diff))
 		return -OUTCOME_REWRITE_FAILED;
 	nat_complete_sum(p, addr_diff);
 	if (nat_network(p, addr_diff))

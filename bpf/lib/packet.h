@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * packet.h: what travels from step to step of a tc program.
+ * packet.h: what travels from step to step of a program that sees packets.
  *
  * Nobody keeps a pointer into the packet: a helper that changes it would end the
  * pointer's life. parse.h copies what later steps ask for.
@@ -17,6 +17,10 @@
 #include <linux/udp.h>
 #include <stdbool.h>
 
+#ifndef WAGGLE_LIB_CONTEXT_H
+#error "the entry file includes context_skb.h or context_xdp.h first"
+#endif
+
 #include "../layout/flow.h"
 #include "../layout/outcome.h"
 
@@ -31,10 +35,10 @@
 #define FRAGMENT_OFFSET 0x1fff /* in units of 8 bytes */
 
 struct packet {
-	struct __sk_buff *skb;
+	context *ctx;
 	struct tuple tuple; /* as it arrived */
 	struct tuple to;    /* what it becomes; set once its flow is known */
-	struct bpf_redir_neigh next_hop;
+	next_hop next_hop;
 	__u32 egress; /* ifindex it is redirected to; 0 = it goes on where it was going */
 	__u32 l2;  /* offset of the IP header: ETH_HLEN, 0 on a device without Ethernet headers */
 	__u32 l4;  /* offset of the TCP, UDP or ICMP header; 0 in a later fragment */

@@ -2,8 +2,8 @@
 /*
  * parse.h: what is in the headers of this packet?
  *
- * in    an skb whose data begins with an Ethernet header (l2 = ETH_HLEN) or, on a device
- *       that has none, with the IP header (l2 = 0). A VLAN tag is in the skb's metadata
+ * in    a packet that begins with an Ethernet header (l2 = ETH_HLEN) or, on a device that
+ *       has none, with the IP header (l2 = 0)
  * out   0 with the packet's tuple, offsets and header fields set; a positive outcome
  *       for everything that is not ours to judge
  *
@@ -14,52 +14,24 @@
 #ifndef WAGGLE_LIB_PARSE_H
 #define WAGGLE_LIB_PARSE_H
 
-#include <linux/if_packet.h>
-
 #include "packet.h"
 #include "parse_extra.h"
 #include "parse_transport.h"
 
-#define VLAN_ID_MASK 0x0fff
-
-/*
- * size bytes at offset, or NULL when the packet is shorter. Bytes that lie outside the
- * linear part are pulled into it, which ends the life of every earlier pointer.
- */
-static __always_inline const void *parse_bytes(struct __sk_buff *skb, __u32 offset, __u32 size)
-{
-	const void *data;
-
-	/*
-	 * Makes clang (14) load data and data_end anew. It keeps the ones of an earlier call as
-	 * 32 bits otherwise, and the verifier no longer knows them for packet pointers.
-	 */
-	asm volatile("" : "+r"(skb));
-	data = (void *)(long)skb->data;
-	if (data + offset + size <= (void *)(long)skb->data_end)
-		return data + offset;
-	if (offset + size > skb->len || bpf_skb_pull_data(skb, offset + size))
-		return NULL;
-	data = (void *)(long)skb->data;
-	if (data + offset + size <= (void *)(long)skb->data_end)
-		return data + offset;
-	return NULL;
-}
-
 /* Sets *end to the offset behind the IP packet; padding may follow. */
 static __always_inline int parse_ipv4(struct packet *p, __u32 *end)
 {
-	const struct iphdr *ip = parse_bytes(p->skb, p->l2, sizeof(*ip));
+	const struct iphdr *ip = context_bytes(p->ctx, p->l2, sizeof(*ip));
 	__u32 header, total;
 
 	if (!ip || ip->version != 4)
 		return OUTCOME_MALFORMED;
 	header = ip->ihl * 4;
 	total = bpf_ntohs(ip->tot_len);
-	/* Larger than 64 KiB (BIG TCP): the field is 0 and the skb knows the length. */
-	if (!total && p->skb->gso_size)
-		total = p->skb->len - p->l2;
-	if (header < sizeof(*ip) || total < header || p->l2 + total > p->skb->len)
+	/* Larger than 64 KiB (BIG TCP): the field is 0 and the kernel knows the length. */
+	if (!total && context_segment_size(p->ctx))
+		total = context_size(p->ctx) - p->l2;
+	if (header < sizeof(*ip) || total < header || p->l2 + total > context_size(p->ctx))
 		return OUTCOME_MALFORMED;
 	if (ip->protocol != IPPROTO_TCP && ip->protocol != IPPROTO_UDP &&
 	    ip->protocol != IPPROTO_ICMP)
@@ -79,22 +51,22 @@ static __always_inline int parse_ipv4(struct packet *p, __u32 *end)
 	p->fragment_id = ip->id;
 	p->payload = total - header;
 	if (header > sizeof(*ip))
-		p->defect = parse_ipv4_options(p->skb, p->l2 + sizeof(*ip), header - sizeof(*ip));
+		p->defect = parse_ipv4_options(p->ctx, p->l2 + sizeof(*ip), header - sizeof(*ip));
 	return p->defect == OUTCOME_MALFORMED ? OUTCOME_MALFORMED : OUTCOME_CONTINUE;
 }
 
 static __always_inline int parse_ipv6(struct packet *p, __u32 *end)
 {
-	const struct ipv6hdr *ip = parse_bytes(p->skb, p->l2, sizeof(*ip));
+	const struct ipv6hdr *ip = context_bytes(p->ctx, p->l2, sizeof(*ip));
 	__u32 total;
 	__u8 next;
 
 	if (!ip || ip->version != 6)
 		return OUTCOME_MALFORMED;
 	total = sizeof(*ip) + bpf_ntohs(ip->payload_len);
-	if (!ip->payload_len && p->skb->gso_size)
-		total = p->skb->len - p->l2;
-	if (p->l2 + total > p->skb->len)
+	if (!ip->payload_len && context_segment_size(p->ctx))
+		total = context_size(p->ctx) - p->l2;
+	if (p->l2 + total > context_size(p->ctx))
 		return OUTCOME_MALFORMED;
 	next = ip->nexthdr;
 	if (next != IPPROTO_TCP && next != IPPROTO_UDP && next != IPPROTO_ICMPV6 &&
@@ -120,23 +92,23 @@ static __always_inline int parse_ipv6(struct packet *p, __u32 *end)
  */
 static __always_inline bool packet_is_for_host(const struct packet *p)
 {
-	return p->skb->pkt_type == PACKET_HOST;
+	return context_is_for_host(p->ctx);
 }
 
-static __always_inline int packet_parse(struct packet *p, struct __sk_buff *skb, __u32 l2)
+static __always_inline int packet_parse(struct packet *p, context *ctx, __u32 l2)
 {
 	__u32 end = 0;
 	int ret;
 
 	__builtin_memset(p, 0, sizeof(*p));
-	p->skb = skb;
+	p->ctx = ctx;
 	p->l2 = l2;
 	/* A tagged packet is the VLAN device's, where it arrives again without its tag. */
-	if (skb->vlan_present && skb->vlan_tci & VLAN_ID_MASK)
+	if (context_has_vlan(ctx))
 		return OUTCOME_NOT_HANDLED;
-	if (skb->protocol == bpf_htons(ETH_P_IP))
+	if (context_protocol(ctx) == bpf_htons(ETH_P_IP))
 		ret = parse_ipv4(p, &end);
-	else if (skb->protocol == bpf_htons(ETH_P_IPV6))
+	else if (context_protocol(ctx) == bpf_htons(ETH_P_IPV6))
 		ret = parse_ipv6(p, &end);
 	else
 		ret = OUTCOME_NOT_HANDLED;

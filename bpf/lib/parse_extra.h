@@ -28,7 +28,7 @@
  * out   OUTCOME_CONTINUE, OUTCOME_SOURCE_ROUTE, or OUTCOME_MALFORMED: such options are
  *       dropped by the stack, wherever the packet goes
  */
-__noinline int parse_ipv4_options(struct __sk_buff *skb, __u32 offset, __u32 size)
+__noinline int parse_ipv4_options(context *ctx, __u32 offset, __u32 size)
 {
 	struct {
 		__u8 type;
@@ -38,7 +38,7 @@ __noinline int parse_ipv4_options(struct __sk_buff *skb, __u32 offset, __u32 siz
 	int i;
 
 	for (i = 0; i < IPV4_OPTIONS_MAX && at < size; i++) {
-		if (bpf_skb_load_bytes(skb, offset + at, &option, sizeof(option)))
+		if (context_load(ctx, offset + at, &option, sizeof(option)))
 			return OUTCOME_MALFORMED;
 		if (option.type == IPV4_OPTION_END)
 			break;
@@ -96,7 +96,7 @@ union ipv6_chain {
 };
 
 /* in    offset of the first extension header and its type; end, the offset behind the packet */
-__noinline __u64 parse_ipv6_walk(struct __sk_buff *skb, __u32 offset, __u32 next, __u32 end)
+__noinline __u64 parse_ipv6_walk(context *ctx, __u32 offset, __u32 next, __u32 end)
 {
 	union ipv6_chain chain = {};
 	struct ipv6_extension header;
@@ -104,7 +104,7 @@ __noinline __u64 parse_ipv6_walk(struct __sk_buff *skb, __u32 offset, __u32 next
 
 	for (i = 0; i < IPV6_EXTENSIONS_MAX && is_ipv6_extension(next); i++) {
 		if (offset + sizeof(header) > end ||
-		    bpf_skb_load_bytes(skb, offset, &header, sizeof(header))) {
+		    context_load(ctx, offset, &header, sizeof(header))) {
 			chain.defect = OUTCOME_MALFORMED;
 			return chain.number;
 		}
@@ -142,7 +142,7 @@ static __always_inline int parse_ipv6_fragment(struct packet *p, __u32 offset)
 	struct ipv6_extension header;
 	__u32 word;
 
-	if (bpf_skb_load_bytes(p->skb, offset, &header, sizeof(header)))
+	if (context_load(p->ctx, offset, &header, sizeof(header)))
 		return OUTCOME_MALFORMED;
 	word = bpf_ntohs(header.fragment);
 	p->fragment =
@@ -160,7 +160,7 @@ static __always_inline int parse_ipv6_fragment(struct packet *p, __u32 offset)
 static __always_inline int parse_ipv6_chain(struct packet *p, __u32 end)
 {
 	union ipv6_chain chain = {
-		.number = parse_ipv6_walk(p->skb, p->l2 + sizeof(struct ipv6hdr), p->tuple.proto,
+		.number = parse_ipv6_walk(p->ctx, p->l2 + sizeof(struct ipv6hdr), p->tuple.proto,
 					  end),
 	};
 

@@ -27,7 +27,7 @@ static __noinline int parse_short_transport(struct packet *p, __u32 end)
 	__be16 ports[2];
 
 	if (!packet_is_first_fragment(p) || p->l4 + sizeof(ports) > end ||
-	    bpf_skb_load_bytes(p->skb, p->l4, ports, sizeof(ports)))
+	    context_load(p->ctx, p->l4, ports, sizeof(ports)))
 		return parse_defect(p, OUTCOME_MALFORMED);
 	p->tuple.sport = ports[0];
 	p->tuple.dport = ports[1];
@@ -71,8 +71,8 @@ static __always_inline int parse_transport(struct packet *p, __u32 end)
 
 	if (p->l4 + size > end)
 		return parse_short_transport(p, end);
-	if (packet_is_tcp(p) ? bpf_skb_load_bytes(p->skb, p->l4, &copy, sizeof(copy.tcp)) :
-			       bpf_skb_load_bytes(p->skb, p->l4, &copy, sizeof(copy.udp)))
+	if (packet_is_tcp(p) ? context_load(p->ctx, p->l4, &copy, sizeof(copy.tcp)) :
+			       context_load(p->ctx, p->l4, &copy, sizeof(copy.udp)))
 		return parse_defect(p, OUTCOME_MALFORMED);
 	return packet_is_tcp(p) ? parse_tcp_header(p, &copy.tcp) : parse_udp_header(p, &copy.udp);
 }

@@ -115,11 +115,11 @@ __noinline int reject_packet(struct __sk_buff *skb, struct packet *p, int refusa
 
 static __always_inline int reject(struct packet *p, int refusal)
 {
-	struct __sk_buff *skb = p->skb;
+	struct __sk_buff *skb = p->ctx;
 	int ret = reject_packet(skb, p, refusal);
 
 	/* The verifier takes what a global function had a pointer to for plain bytes. */
-	p->skb = skb;
+	p->ctx = skb;
 	return ret;
 }
 

@@ -22,16 +22,16 @@
  * segments; of IPv6 packets above 64 KiB (BIG TCP) without the hop-by-hop header that only
  * says how large they are.
  */
-static __always_inline __u32 route_packet_size(const struct __sk_buff *skb, const struct packet *p)
+static __always_inline __u32 route_packet_size(const context *ctx, const struct packet *p)
 {
-	__u32 size = skb->len - p->l2;
+	__u32 size = context_size(ctx) - p->l2;
 	__u32 headers = p->l4 - p->l2 + p->l4_size;
 
-	if (!skb->gso_size)
+	if (!context_segment_size(ctx))
 		return size;
 	if (!p->ipv4 && size - sizeof(struct ipv6hdr) > 0xffff)
 		headers -= JUMBO_HEADER_SIZE;
-	return headers + skb->gso_size;
+	return headers + context_segment_size(ctx);
 }
 
 /*
@@ -44,20 +44,20 @@ static __always_inline __u32 route_packet_size(const struct __sk_buff *skb, cons
  * uncounted. Nor does a client or backend on this node need it: what starts at a socket
  * here never passes ingress, and local backends are not routed by us.
  */
-static __always_inline int route_find_from(struct __sk_buff *skb, struct packet *p)
+static __always_inline int route_find_from(context *ctx, struct packet *p)
 {
 	struct bpf_fib_lookup fib = {
 		.family = p->ipv4 ? AF_INET : AF_INET6,
 		.l4_protocol = p->to.proto,
 		.sport = p->to.sport,
 		.dport = p->to.dport,
-		.ifindex = skb->ifindex,
+		.ifindex = context_ifindex(ctx),
 	};
 	long found;
 
 	if (p->ttl <= 1)
 		return -OUTCOME_TTL_EXCEEDED;
-	fib.tot_len = route_packet_size(skb, p);
+	fib.tot_len = route_packet_size(ctx, p);
 	if (p->ipv4) {
 		fib.ipv4_src = p->to.src.w[3];
 		fib.ipv4_dst = p->to.dst.w[3];
@@ -65,26 +65,21 @@ static __always_inline int route_find_from(struct __sk_buff *skb, struct packet 
 		__builtin_memcpy(fib.ipv6_src, p->to.src.w, sizeof(fib.ipv6_src));
 		__builtin_memcpy(fib.ipv6_dst, p->to.dst.w, sizeof(fib.ipv6_dst));
 	}
-	found = bpf_fib_lookup(skb, &fib, sizeof(fib), 0);
+	found = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
 	if (found == BPF_FIB_LKUP_RET_FRAG_NEEDED) {
 		p->mtu = fib.mtu_result;
 		return -OUTCOME_TOO_BIG;
 	}
-	/* An unknown neighbour is no obstacle: the redirect asks for it. */
-	if (found != BPF_FIB_LKUP_RET_SUCCESS && found != BPF_FIB_LKUP_RET_NO_NEIGH)
+	if (!context_take_route(&p->next_hop, &fib, found))
 		return -OUTCOME_NO_ROUTE;
 	p->egress = fib.ifindex;
-	/* An IPv4 route may lead through an IPv6 neighbour (RFC 5549), so the result's family
-	 * counts. */
-	p->next_hop.nh_family = fib.family;
-	__builtin_memcpy(p->next_hop.ipv6_nh, fib.ipv6_dst, sizeof(p->next_hop.ipv6_nh));
 	return OUTCOME_CONTINUE;
 }
 
 /* A function of its own: what the look-up takes of the stack is not there beside other things. */
 static __noinline int route_find(struct packet *p)
 {
-	return route_find_from(p->skb, p);
+	return route_find_from(p->ctx, p);
 }
 
 /* The address of ours for flows that leave by p->egress: 0 with *addr set, or

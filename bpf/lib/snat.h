@@ -82,7 +82,7 @@ static __always_inline __u32 snat_reply_tuple(const struct packet *p, struct bpf
 static __always_inline bool snat_port_has_tcp(const struct packet *p, struct bpf_sock_tuple *reply,
 					      __u32 size)
 {
-	struct bpf_sock *sk = bpf_skc_lookup_tcp(p->skb, reply, size, BPF_F_CURRENT_NETNS, 0);
+	struct bpf_sock *sk = bpf_skc_lookup_tcp(p->ctx, reply, size, BPF_F_CURRENT_NETNS, 0);
 	bool taken;
 
 	if (!sk)
@@ -96,7 +96,7 @@ static __always_inline bool snat_port_has_tcp(const struct packet *p, struct bpf
 static __always_inline bool snat_port_has_udp(const struct packet *p, struct bpf_sock_tuple *reply,
 					      __u32 size)
 {
-	struct bpf_sock *sk = bpf_sk_lookup_udp(p->skb, reply, size, BPF_F_CURRENT_NETNS, 0);
+	struct bpf_sock *sk = bpf_sk_lookup_udp(p->ctx, reply, size, BPF_F_CURRENT_NETNS, 0);
 
 	if (!sk)
 		return false;
