@@ -122,6 +122,17 @@ static __always_inline bool flow_touch(struct flow *half)
 	return true;
 }
 
+/* Do the replies to p->to look like those of another flow? A function of its own, verified once. */
+__noinline int flow_has_replies_of(struct packet *p)
+{
+	struct tuple reply;
+
+	if (!p)
+		return 0;
+	tuple_exchange(&reply, &p->to);
+	return bpf_map_lookup_elem(&flows_v1, &reply) != NULL;
+}
+
 static __always_inline void flow_use(struct packet *p, const struct flow *half)
 {
 	p->to = half->to;

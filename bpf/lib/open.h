@@ -31,6 +31,65 @@ static __always_inline int open_without_syn(const struct packet *p)
 }
 
 /*
+ * A pod that is its own backend would be sent a packet of its own, which its stack drops:
+ * it sees this node as the client, and so the answer comes back here.
+ */
+static __always_inline bool open_is_hairpin(const struct packet *p)
+{
+	return addr_equal(&p->tuple.src, &p->to.dst);
+}
+
+/*
+ * Whose packet is it, and which backend does it get? A function of its own, so that its
+ * variables are not on the stack beside those of the search for a source port.
+ *
+ * out   0 with p->to but its source, and what half has to say of service and backend
+ */
+static __noinline int open_choose(struct packet *p, struct flow *half)
+{
+	const struct frontend *frontend;
+	const struct service *service;
+	struct affinity_key client;
+	struct choice choice = {};
+	__u32 connection = 0;
+	int ret;
+
+	ret = frontend_lookup(&p->tuple.dst, p->tuple.dport, p->tuple.proto, &frontend);
+	if (ret)
+		return ret;
+	/* Nobody's packet may reach what is for the node alone (CVE-2020-8558). */
+	if (frontend->flags & FRONTEND_FLAG_LOOPBACK)
+		return OUTCOME_NOT_SERVICE;
+	if (martian_source(p))
+		return -OUTCOME_MARTIAN;
+	half->service = frontend->service;
+	service = service_get(half->service);
+	if (!service)
+		return -OUTCOME_BROKEN_STATE;
+	if (source_range_binds(frontend, service) &&
+	    !source_range_has(half->service, &p->tuple.src))
+		return -OUTCOME_SOURCE_DENIED;
+	affinity_key_from_addr(&client, &p->tuple.src);
+	if (select_hashes_connection(service))
+		connection = sched_maglev_packet(&p->tuple);
+	ret = select_backend(half->service,
+			     client_is_bound_to_node(frontend, service, &p->tuple.src), &client,
+			     connection, &choice);
+	if (ret)
+		return ret;
+	if (addr_is_ipv4(&choice.addr) != p->ipv4)
+		return -OUTCOME_BROKEN_STATE;
+	half->backend = choice.backend;
+	half->generation = choice.generation;
+	p->to.dst = choice.addr;
+	p->to.dport = choice.port;
+	p->to.proto = p->tuple.proto;
+	half->flags = choice.flags & BACKEND_LOCAL && !open_is_hairpin(p) ? FLOW_LOCAL_BACKEND :
+									    FLOW_SNAT;
+	return OUTCOME_CONTINUE;
+}
+
+/*
  * A backend here keeps the client's address and, unless another flow's replies would
  * look the same (one client port, two frontends, one backend), its port.
  */
@@ -38,7 +97,6 @@ static __always_inline int open_to_local(struct packet *p, struct flow *half)
 {
 	int ret;
 
-	half->flags = FLOW_LOCAL_BACKEND;
 	p->to.src = p->tuple.src;
 	p->to.sport = p->tuple.sport;
 	ret = flow_add(p, half);
@@ -54,7 +112,6 @@ static __always_inline int open_to_remote(struct packet *p, struct flow *half)
 {
 	int ret;
 
-	half->flags = FLOW_SNAT;
 	if (p->ipv4)
 		addr_from_ipv4(&p->to.src, 0);
 	ret = route_find(p);
@@ -66,62 +123,20 @@ static __always_inline int open_to_remote(struct packet *p, struct flow *half)
 	return snat_add_flow(p, half, true);
 }
 
-/*
- * A pod that is its own backend would be sent a packet of its own, which its stack drops:
- * it sees this node as the client, and so the answer comes back here.
- */
-static __always_inline bool open_is_hairpin(const struct packet *p)
-{
-	return addr_equal(&p->tuple.src, &p->to.dst);
-}
-
 static __always_inline int flow_open(struct packet *p)
 {
-	const struct frontend *frontend;
-	const struct service *service;
-	struct affinity_key client;
 	struct flow half = {};
-	struct choice choice = {};
-	__u32 connection = 0;
 	int ret;
 
 	if (packet_is_tcp(p) && !packet_is_pure_syn(p))
 		return open_without_syn(p);
-	ret = frontend_lookup(&p->tuple.dst, p->tuple.dport, p->tuple.proto, &frontend);
+	ret = open_choose(p, &half);
 	if (ret)
 		return ret;
-	/* Nobody's packet may reach what is for the node alone (CVE-2020-8558). */
-	if (frontend->flags & FRONTEND_FLAG_LOOPBACK)
-		return OUTCOME_NOT_SERVICE;
-	if (martian_source(p))
-		return -OUTCOME_MARTIAN;
-	half.service = frontend->service;
-	service = service_get(half.service);
-	if (!service)
-		return -OUTCOME_BROKEN_STATE;
-	if (source_range_binds(frontend, service) && !source_range_has(half.service, &p->tuple.src))
-		return -OUTCOME_SOURCE_DENIED;
-	affinity_key_from_addr(&client, &p->tuple.src);
-	if (select_hashes_connection(service))
-		connection = sched_maglev_packet(&p->tuple);
-	ret = select_backend(half.service,
-			     client_is_bound_to_node(frontend, service, &p->tuple.src), &client,
-			     connection, &choice);
-	if (ret)
-		return ret;
-	if (addr_is_ipv4(&choice.addr) != p->ipv4)
-		return -OUTCOME_BROKEN_STATE;
-	half.backend = choice.backend;
-	half.generation = choice.generation;
-	p->to.dst = choice.addr;
-	p->to.dport = choice.port;
-	p->to.proto = p->tuple.proto;
 	half.slot = flow_slot_claim();
 	if (half.slot == FLOW_SLOT_NONE)
 		return -OUTCOME_FLOWS_FULL;
-	if (choice.flags & BACKEND_LOCAL && !open_is_hairpin(p))
-		return open_to_local(p, &half);
-	return open_to_remote(p, &half);
+	return half.flags & FLOW_LOCAL_BACKEND ? open_to_local(p, &half) : open_to_remote(p, &half);
 }
 
 #endif

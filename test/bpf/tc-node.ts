@@ -1,4 +1,5 @@
 import { execFileSync } from 'node:child_process'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { HALVES_PER_FLOW } from '../../src/dataplane/ebpf/kernel-maps.js'
 import { fromBytes, toBytes } from '../../src/ebpf/codec.js'
@@ -88,8 +89,9 @@ export interface TcNodeOptions {
   readonly slots?: number
   /** Most flows at a time, a power of two. Default 512. */
   readonly flows?: number
-  /** First and last port of the one SNAT range. Default: as the object has it. */
+  /** First and last port of the one SNAT range, and of the one that is used last. Default: as the object has them. */
   readonly snatPorts?: readonly [number, number]
+  readonly snatPortsLast?: readonly [number, number]
   /** Constants of the programs by name, as bytes. */
   readonly constants?: Readonly<Record<string, Uint8Array>>
 }
@@ -97,6 +99,12 @@ export interface TcNodeOptions {
 /** What these tests need and this machine lacks, or undefined. */
 export function missing(): string | undefined {
   return process.getuid?.() === 0 ? undefined : 'root (BPF programs, network namespaces)'
+}
+
+/** What a program is needed for, when this machine does not have it. */
+export function missingProgram(name: string, why: string): string | undefined {
+  const found = (process.env.PATH ?? '').split(':').some(folder => existsSync(join(folder, name)))
+  return found ? undefined : `${name} (${why})`
 }
 
 let made = 0
@@ -180,8 +188,15 @@ export class TcNode {
     object.setMaxEntries(maps.flowSlots.name, flows)
     object.setMaxEntries(maps.flows.name, flows * HALVES_PER_FLOW)
     if (options.snatPorts) {
-      const [min, max] = options.snatPorts
-      const ports = { cfg_snat_low_min: min, cfg_snat_low_max: max, cfg_snat_high_min: 1, cfg_snat_high_max: 0 }
+      const [low, last] = [options.snatPorts, options.snatPortsLast ?? [1, 0]]
+      const ports = {
+        cfg_snat_low_min: low[0],
+        cfg_snat_low_max: low[1],
+        cfg_snat_high_min: 1,
+        cfg_snat_high_max: 0,
+        cfg_snat_last_min: last[0],
+        cfg_snat_last_max: last[1],
+      }
       for (const [name, port] of Object.entries(ports)) object.setConstant(name, Uint8Array.of(port & 0xff, port >> 8))
     }
     for (const [name, bytes] of Object.entries(options.constants ?? {})) object.setConstant(name, bytes)
