@@ -52,8 +52,9 @@ static __always_inline int ingress(struct __sk_buff *skb, __u32 l2)
 	int ret;
 
 	ret = packet_parse(&p, skb, l2);
-	if (!ret && !packet_is_for_host(&p))
-		ret = OUTCOME_NOT_HANDLED;
+	/* Whatever is wrong with it: whom it is for may know better. */
+	if (!packet_is_for_host(&p))
+		return finish(&p, HOOK_TC_INGRESS, ret ?: OUTCOME_NOT_HANDLED);
 	if (!ret && packet_is_later_fragment(&p))
 		ret = fragment_find_or_hold(&p);
 	if (p.defect)

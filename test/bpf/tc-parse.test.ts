@@ -104,6 +104,22 @@ describe.skipIf(lacking)('what may stand in a packet', () => {
     expect(node.ingress(cut('[2001:db8:30::99]:80'))).toMatchObject({ outcome: 'malformed', verdict: 'next' })
   })
 
+  test('row 11: whatever is wrong with a frame for another machine, it is left alone', () => {
+    const dstMac = '02:00:00:00:00:77'
+    const short = tcp(V4.client, V4.vip, 'S', { dstMac })
+    short[ETH_LENGTH + 20 + 12] = 0x10 // a header of 4 bytes
+    expect(node.ingress(short)).toMatchObject({ outcome: 'malformed', verdict: 'next', frame: short })
+    const routed = tcp(V4.client, V4.vip, 'S', { dstMac, ipOptions: Uint8Array.of(131, 3, 4, 1) })
+    expect(node.ingress(routed)).toMatchObject({ outcome: 'not_handled', verdict: 'next', frame: routed })
+    const nine = chained(
+      Array.from({ length: 9 }, () => DESTINATION),
+      'UDP',
+      V6.vip,
+    )
+    nine.set([2, 0, 0, 0, 0, 0x77])
+    expect(node.ingress(nine)).toMatchObject({ outcome: 'extension_headers', verdict: 'next', frame: nine })
+  })
+
   test('row 15: what leads to neither TCP nor UDP is left alone', () => {
     const frame = chained([DESTINATION], 'UDP', V6.vip, ([header]) => header?.fill(58, 0, 1))
     expect(node.ingress(frame)).toMatchObject({ outcome: 'not_handled', verdict: 'next', frame })
