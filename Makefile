@@ -124,6 +124,10 @@ test-cluster: kube-parts
 $(TIERS:%=test-%): test-%: build ## (also test-unit test-bpf ...) run one tier
 	@tools/run-tests $*
 
+.PHONY: test-differential
+test-differential: build ## random packets through the programs and the reference; SEED=number N=packets
+	@SEED=$(SEED) N=$(N) node_modules/.bin/vitest run --project bpf test/bpf/differential
+
 bench: build ## measure what the documentation claims; see docs/performance.md
 	@tools/bench
 

@@ -19,6 +19,7 @@ const PURE = [
   /^plan\//,
   /^state\//,
   /^k8s\/convert/,
+  /^dataplane\/memory\//,
   /^dataplane\/ebpf\/(encode|list-delta|slot-allocator|index-pool|service-table|applied)\.ts$/,
 ]
 

@@ -34,15 +34,15 @@ import { TestServices } from './services.js'
  *
  * Pods 10.0.1.x and 2001:db8:a1::x are here; 10.0.9.x and 2001:db8:a9::x are unreachable.
  */
-const DEVICES = [
+export const DEVICES = [
   { name: 'up0', v4: '192.168.0.1', v6: '2001:db8:c0::1', mtu: 9000 },
   { name: 'up1', v4: '192.168.1.1', v6: '2001:db8:c1::1', mtu: 9000 },
   { name: 'up2', v4: undefined, v6: undefined, mtu: 9000 },
   { name: 'up3', v4: '192.168.3.1', v6: '2001:db8:c3::1', mtu: 1280 },
 ] as const
-type DeviceName = (typeof DEVICES)[number]['name']
+export type DeviceName = (typeof DEVICES)[number]['name']
 
-const ROUTES = [
+export const ROUTES = [
   'default via 192.168.0.254',
   'default via 2001:db8:c0::fe',
   '10.0.2.0/24 via 192.168.1.2',
@@ -92,6 +92,8 @@ export interface TcNodeOptions {
   /** First and last port of the one SNAT range, and of the one that is used last. Default: as the object has them. */
   readonly snatPorts?: readonly [number, number]
   readonly snatPortsLast?: readonly [number, number]
+  /** Entries of single maps, by their names in the kernel. Default: 1024 at most. */
+  readonly maxEntries?: Readonly<Record<string, number>>
   /** Constants of the programs by name, as bytes. */
   readonly constants?: Readonly<Record<string, Uint8Array>>
 }
@@ -116,6 +118,7 @@ export class TcNode {
   readonly #object: BpfObject
   readonly #programs = new Map<string, BpfProgram>()
   readonly #maps = new Map<string, BpfMap>()
+  readonly #contexts = new Map<DeviceName, Uint8Array>()
   readonly services: TestServices
 
   constructor(options: TcNodeOptions = {}) {
@@ -163,6 +166,31 @@ export class TcNode {
     return { verdict: TC_ACT.get(retval as 2) ?? 'drop', frame: data }
   }
 
+  /** Runs `fn` in the node's network namespace: entering it takes longer than a packet does. */
+  inside<T>(fn: () => T): T {
+    return this.#native.inNetns(this.netns, fn)
+  }
+
+  /** One packet, for who is {@link inside} and counts by itself. */
+  bare(
+    program: 'waggle_ingress' | 'waggle_egress',
+    frame: Uint8Array,
+    device: DeviceName,
+  ): Pick<Step, 'verdict' | 'frame'> {
+    const ctxIn = this.#contexts.get(device) ?? this.#context(device)
+    this.#contexts.set(device, ctxIn)
+    const { retval, data } = this.#program(program).testRun({ data: frame, ctxIn, repeat: 1 })
+    const verdict = TC_ACT.get(retval as 2)
+    if (verdict === undefined) throw new Error(`unexpected verdict ${retval}`)
+    return { verdict, frame: data }
+  }
+
+  /** The programs' map of that name, or undefined. */
+  map(name: string): BpfMap | undefined {
+    if (this.#maps.has(name)) return this.#maps.get(name)
+    return this.#object.mapNames().includes(name) ? this.#map(name) : undefined
+  }
+
   /** Mean nanoseconds of one run of a program on a packet, over `repeat` runs on the same bytes. */
   measure(program: 'waggle_ingress' | 'waggle_egress', frame: Uint8Array, repeat: number): number {
     return this.#run(program, frame, 'up0', repeat).duration
@@ -187,6 +215,7 @@ export class TcNode {
     const flows = options.flows ?? 512
     object.setMaxEntries(maps.flowSlots.name, flows)
     object.setMaxEntries(maps.flows.name, flows * HALVES_PER_FLOW)
+    for (const [name, entries] of Object.entries(options.maxEntries ?? {})) object.setMaxEntries(name, entries)
     if (options.snatPorts) {
       const [low, last] = [options.snatPorts, options.snatPortsLast ?? [1, 0]]
       const ports = {
@@ -244,13 +273,18 @@ export class TcNode {
     frame: Uint8Array,
     device: string,
     repeat: number,
-    { gsoSize = 0 }: SkbFields = {},
+    skb: SkbFields = {},
   ): ReturnType<BpfProgram['testRun']> {
-    const ctxIn = new Uint8Array(SKB_SIZE)
-    const view = new DataView(ctxIn.buffer)
+    const ctxIn = this.#context(device, skb)
+    return this.inside(() => this.#program(program).testRun({ data: frame, ctxIn, repeat }))
+  }
+
+  #context(device: string, { gsoSize = 0 }: SkbFields = {}): Uint8Array {
+    const context = new Uint8Array(SKB_SIZE)
+    const view = new DataView(context.buffer)
     view.setUint32(SKB_IFINDEX, this.#ifindex.get(device) ?? 0, true)
     view.setUint32(SKB_GSO_SIZE, gsoSize, true)
-    return this.#native.inNetns(this.netns, () => this.#program(program).testRun({ data: frame, ctxIn, repeat }))
+    return context
   }
 
   #step(program: string, hook: number, frame: Uint8Array, device: string, skb: SkbFields = {}): Step {

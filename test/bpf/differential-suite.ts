@@ -1,0 +1,33 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { DifferentialNode, type Settings } from './differential-node.js'
+import { runDifferential } from './differential-run.js'
+import { missing } from './tc-node.js'
+
+const lacking = missing()
+if (lacking && process.env.CI) throw new Error(`missing: ${lacking}`)
+
+/** A new one for each run; `SEED=…` repeats one. */
+const SEED = Number(process.env.SEED || Date.now() % 1_000_000)
+/** Of each of the two files. */
+const PACKETS = Number(process.env.N || 500_000)
+
+/** The suite of one file: two of them run side by side. */
+export function differential(name: string, settings: Settings): void {
+  describe.skipIf(lacking)(`programs against reference, ${name}`, () => {
+    let node: DifferentialNode
+
+    beforeAll(() => {
+      node = new DifferentialNode(settings)
+    })
+    afterAll(() => node.close())
+
+    test(`row 46: ${PACKETS} random packets, SEED=${SEED}`, () => {
+      const start = process.hrtime.bigint()
+      runDifferential(node, SEED, PACKETS)
+      const seconds = Number(process.hrtime.bigint() - start) / 1e9
+      const outcomes = [...node.outcomes].sort().map(([outcome, count]) => `${outcome} ${count}`)
+      console.log(`${node.packets} packets, ${Math.round(node.packets / seconds)} a second: ${outcomes.join(', ')}`)
+      expect(node.packets).toBeGreaterThanOrEqual(PACKETS)
+    }, 3_600_000)
+  })
+}
