@@ -204,7 +204,9 @@ static __always_inline int flow_find(struct packet *p, enum flow_side side)
 static __always_inline int flow_add(struct packet *p, struct flow *half)
 {
 	const struct flow *first;
-	struct tuple reply;
+	/* On the stack, since Linux 6.1 takes no key from where a global function's argument
+	 * points; and one after the other, since the stack is short. */
+	struct tuple key;
 	/* Not long: before Linux 6.4 the upper half of a map helper's result is not set. */
 	int err;
 
@@ -213,24 +215,27 @@ static __always_inline int flow_add(struct packet *p, struct flow *half)
 	half->sent = 0;
 	half->heard = FLOW_SENT;
 	tuple_exchange(&half->to, &p->tuple);
-	tuple_exchange(&reply, &p->to);
-	err = bpf_map_update_elem(&flows_v1, &reply, half, BPF_NOEXIST);
+	tuple_exchange(&key, &p->to);
+	err = bpf_map_update_elem(&flows_v1, &key, half, BPF_NOEXIST);
 	if (err)
 		return err == -EEXIST ? FLOW_TAKEN : -OUTCOME_FLOWS_FULL;
 	half->direction = FLOW_FORWARD;
 	half->sent = FLOW_SENT;
 	half->heard = 0;
 	half->to = p->to;
-	err = bpf_map_update_elem(&flows_v1, &p->tuple, half, BPF_NOEXIST);
+	key = p->tuple;
+	err = bpf_map_update_elem(&flows_v1, &key, half, BPF_NOEXIST);
 	if (!err) {
-		flow_slot_take(half->slot, &p->tuple);
+		flow_slot_take(half->slot, &key);
 		flow_use(p, half);
 		return OUTCOME_CONTINUE;
 	}
-	bpf_map_delete_elem(&flows_v1, &reply);
+	tuple_exchange(&key, &p->to);
+	bpf_map_delete_elem(&flows_v1, &key);
 	if (err != -EEXIST)
 		return -OUTCOME_FLOWS_FULL;
-	first = bpf_map_lookup_elem(&flows_v1, &p->tuple);
+	key = p->tuple;
+	first = bpf_map_lookup_elem(&flows_v1, &key);
 	if (!first)
 		return -OUTCOME_BROKEN_STATE;
 	flow_use(p, first);

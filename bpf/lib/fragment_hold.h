@@ -18,6 +18,7 @@
 #ifndef WAGGLE_LIB_FRAGMENT_HOLD_H
 #define WAGGLE_LIB_FRAGMENT_HOLD_H
 
+#include "bound.h"
 #include "fragment.h"
 #include "frontend_lookup.h"
 
@@ -25,12 +26,6 @@
 #define FRAGMENT_HOLD_NS (2 * NSEC_PER_SEC)
 /* Of one datagram: 24 kB in fragments of 1,500. */
 #define FRAGMENT_HOLD_SLOTS 16
-
-static __always_inline bool held_size_is_valid(__u32 size)
-{
-	/* The form of the check keeps clang from splitting it; the verifier needs both bounds. */
-	return size - 1 < HELD_FRAME_MAX;
-}
 
 static __always_inline bool held_is_fresh(const struct held_fragment *held)
 {
@@ -47,7 +42,8 @@ static __always_inline bool fragment_store(const struct packet *p, struct fragme
 	int i;
 
 	copy = bpf_map_lookup_elem(&held_buf_v1, &zero);
-	if (!copy || !held_size_is_valid(size) || bpf_skb_load_bytes(p->ctx, 0, copy->frame, size))
+	if (!copy || !size_is_valid(&size, HELD_FRAME_MAX) ||
+	    bpf_skb_load_bytes(p->ctx, 0, copy->frame, size))
 		return false;
 	copy->seen_ns = clock_coarse_ns();
 	copy->size = size;
@@ -112,7 +108,7 @@ static __always_inline void fragment_send_held(const struct packet *p,
 	if (!held)
 		return;
 	size = held->size;
-	if (held_is_fresh(held) && held_size_is_valid(size) &&
+	if (held_is_fresh(held) && size_is_valid(&size, HELD_FRAME_MAX) &&
 	    !bpf_skb_change_tail(p->ctx, size, 0) &&
 	    !bpf_skb_store_bytes(p->ctx, 0, held->frame, size,
 				 BPF_F_RECOMPUTE_CSUM | BPF_F_INVALIDATE_HASH))

@@ -8,6 +8,7 @@
 #ifndef WAGGLE_LIB_ICMP_MAKE_H
 #define WAGGLE_LIB_ICMP_MAKE_H
 
+#include "bound.h"
 #include "icmp.h"
 #include "reply.h"
 
@@ -29,10 +30,7 @@ static __always_inline long icmp_sum(struct __sk_buff *skb, const struct packet 
 
 		if (size > sizeof(state->words))
 			size = sizeof(state->words);
-		/* The compiler knows that it is not 0 and tells nobody; the verifier (6.18) wants
-		 * to see it. */
-		asm volatile("" : "+r"(size));
-		if (!size || size > sizeof(state->words))
+		if (!size_is_valid(&size, sizeof(state->words)))
 			return -1;
 		__builtin_memset(state->words, 0, sizeof(state->words));
 		if (bpf_skb_load_bytes(skb, offset, state->words, size))

@@ -33,10 +33,16 @@ static __always_inline void snat_count(bool first_round, __u32 tries)
  * stack than it needs, since they are on top of all else.
  */
 
-/* flow_add with the source port in p->to. */
-__noinline int snat_claim(struct packet *p, struct flow *half)
+/* flow_add with the source port in p->to. Linux 6.1 stores no value from where a global function's
+ * argument points: hence the copy. */
+__noinline int snat_claim(struct packet *p, const struct flow *half)
 {
-	return p && half ? flow_add(p, half) : -OUTCOME_BROKEN_STATE;
+	struct flow copy;
+
+	if (!p || !half)
+		return -OUTCOME_BROKEN_STATE;
+	copy = *half;
+	return flow_add(p, &copy);
 }
 
 /* A round of the search. */
