@@ -176,11 +176,25 @@ function readRest(r: Reader, at: number): Packet['left'] {
     r.defect = 'bad_fragment'
     return undefined
   }
-  if (proto === TCP) {
-    if (r.byte(at + 12) >> 4 < 5) return r.broken('malformed')
-    r.tcpFlags = r.byte(at + 13)
-  } else if (r.family === 'IPv6' && r.word(at + 6) === 0) r.defect = 'malformed'
   readPorts(r)
+  return proto === TCP ? readTcp(r, at) : readUdp(r, at)
+}
+
+function readTcp(r: Reader, at: number): Packet['left'] {
+  const header = (r.byte(at + 12) >> 4) * 4
+  if (header < 20) return r.broken('malformed')
+  // Its options may be in the next fragment, where nobody looks.
+  if (at + header > r.end) r.defect = r.fragment ? 'bad_fragment' : 'malformed'
+  r.tcpFlags = r.byte(at + 13)
+  return undefined
+}
+
+function readUdp(r: Reader, at: number): Packet['left'] {
+  const length = r.word(at + 4)
+  // In IPv6 a length of 0 says that it is too large for the field (RFC 2675 4).
+  const tooShort = length < 8 && (r.family === 'IPv4' || length > 0)
+  if (tooShort || (!r.fragment && at + length > r.end)) r.defect = 'malformed'
+  if (r.family === 'IPv6' && r.word(at + 6) === 0) r.defect = 'malformed'
   return undefined
 }
 

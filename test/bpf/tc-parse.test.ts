@@ -120,6 +120,40 @@ describe.skipIf(lacking)('what may stand in a packet', () => {
     expect(node.ingress(nine)).toMatchObject({ outcome: 'extension_headers', verdict: 'next', frame: nine })
   })
 
+  describe.each([V4, V6])('row 11: lengths in transport headers that cannot be: $vip', ({ client, vip }) => {
+    const elsewhere = vip.replace('0.1', '0.99').replace('::1', '::99')
+    const l4 = ETH_LENGTH + (vip === V4.vip ? 20 : 40)
+    const payload = new Uint8Array(16)
+    const patched = (frame: Uint8Array, at: number, ...bytes: readonly number[]) => {
+      frame.set(bytes, l4 + at)
+      return frame
+    }
+
+    test.each([
+      {
+        name: 'TCP options behind the end',
+        make: (to: string) => patched(tcp(client, to, 'S', { payload }), 12, 0xf0),
+      },
+      { name: 'UDP behind the end', make: (to: string) => patched(udp(client, to, { payload }), 4, 0, 25) },
+      { name: 'UDP of 7 bytes', make: (to: string) => patched(udp(client, to, { payload }), 4, 0, 7) },
+    ])('$name: dropped for a Service, else left alone', ({ make }) => {
+      expect(node.ingress(make(vip))).toMatchObject({ outcome: 'malformed', verdict: 'drop' })
+      expect(node.services.flows()).toEqual([])
+      const frame = make(elsewhere)
+      expect(node.ingress(frame)).toMatchObject({ outcome: 'not_service', verdict: 'next', frame })
+    })
+
+    test('UDP that ends before the packet is served', () => {
+      expect(node.ingress(patched(udp(client, vip, { payload }), 4, 0, 8)).outcome).toBe('delivered')
+    })
+
+    test('row 14: a first fragment that has the fixed TCP header but not all options', () => {
+      const whole = patched(tcp(client, vip, 'S', { payload: new Uint8Array(60) }), 12, 0xf0)
+      const cut = fragmentOf(whole, whole.subarray(l4, l4 + 32), 0, true)
+      expect(node.ingress(cut)).toMatchObject({ outcome: 'bad_fragment', verdict: 'drop' })
+    })
+  })
+
   test('row 15: what leads to neither TCP nor UDP is left alone', () => {
     const frame = chained([DESTINATION], 'UDP', V6.vip, ([header]) => header?.fill(58, 0, 1))
     expect(node.ingress(frame)).toMatchObject({ outcome: 'not_handled', verdict: 'next', frame })
