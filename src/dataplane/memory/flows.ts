@@ -6,10 +6,18 @@ export type FlowState = 'opening' | 'established' | 'half-closed' | 'closed'
 
 /** What one side of a flow has said so far. */
 interface Said {
-  anything: boolean
-  fin: boolean
+  readonly anything: boolean
+  readonly fin: boolean
   /** Its last word: a later segment takes it back. */
-  rst: boolean
+  readonly rst: boolean
+}
+
+/** What both sides have said since the flow was opened. */
+export interface History {
+  readonly client: Said
+  readonly answers: Said
+  /** The client went on after a reply. */
+  readonly confirmed: boolean
 }
 
 export interface MemoryFlow {
@@ -21,10 +29,8 @@ export interface MemoryFlow {
   readonly sent: Tuple
   /** Through the node's stack to a backend here; else redirected, both ways. */
   readonly local: boolean
-  readonly client: Said
-  readonly answers: Said
-  /** The client went on after a reply. */
-  confirmed: boolean
+  /** One of these: more than one when it may have ended and have been opened again, to the same backend. */
+  histories: readonly History[]
   /** Of the last packet of either side, seconds. */
   seen: number
 }
@@ -86,7 +92,9 @@ export class MemoryFlows {
    * those which yield do.
    */
   mayBeGone(flow: MemoryFlow, now: number): boolean {
-    return this.#silence(flow, now) + SECOND > 0 || (this.isCrowded && yields(flow))
+    return flow.histories.some(
+      history => this.#overdue(flow, history, now) + SECOND > 0 || (this.isCrowded && yields(history)),
+    )
   }
 
   /** Whether flows that yield may have to: a new one looks at a few places only. */
@@ -96,16 +104,17 @@ export class MemoryFlows {
 
   /** Ends what is due for certain, as the agent's walk does; what may be due stays, and {@link mayBeGone}. */
   sweep(now: number): void {
-    for (const flow of [...this]) if (this.#silence(flow, now) > SECOND) this.remove(flow)
+    for (const flow of [...this]) {
+      if (flow.histories.every(history => this.#overdue(flow, history, now) > SECOND)) this.remove(flow)
+    }
   }
 
   /** Seconds beyond its timeout. */
-  #silence(flow: MemoryFlow, now: number): number {
-    return now - flow.seen - this.#timeoutOf(flow)
+  #overdue(flow: MemoryFlow, history: History, now: number): number {
+    return now - flow.seen - this.#timeout(flow, stateOf(history))
   }
 
-  #timeoutOf({ dialled, backend, ...flow }: MemoryFlow): number {
-    const state = stateOf(flow)
+  #timeout({ dialled, backend }: MemoryFlow, state: FlowState): number {
     if (dialled.proto === UDP) {
       if (backend.removed) return LAST_ANSWERS_SECONDS
       return state === 'opening' ? this.#timeouts.udpSeconds : this.#timeouts.udpStreamSeconds
@@ -115,55 +124,69 @@ export class MemoryFlows {
   }
 }
 
-export function stateOf({
-  client,
-  answers,
-  confirmed,
-}: Pick<MemoryFlow, 'client' | 'answers' | 'confirmed'>): FlowState {
+export function stateOf({ client, answers, confirmed }: History): FlowState {
   if (client.rst || answers.rst || (client.fin && answers.fin)) return 'closed'
   if (!confirmed) return 'opening'
   return client.fin || answers.fin ? 'half-closed' : 'established'
 }
 
 /** Unconfirmed and closed flows make room for others. */
-function yields(flow: MemoryFlow): boolean {
-  const state = stateOf(flow)
+function yields(history: History): boolean {
+  const state = stateOf(history)
   return state === 'opening' || state === 'closed'
 }
 
 /**
  * Whether a packet of the client needs another backend: a datagram once its backend is
  * removed; of TCP a SYN, when the old connection is over or its backend is removed.
+ * Undefined: that depends on which history is the true one.
  */
-export function choosesAgain(flow: MemoryFlow, packet: Pick<Packet, 'tcpFlags'>): boolean {
+export function choosesAgain(flow: MemoryFlow, packet: Pick<Packet, 'tcpFlags'>): boolean | undefined {
   if (flow.dialled.proto !== TCP) return flow.backend.removed
   if (!isPureSyn(packet)) return false
-  const { client, answers, backend } = flow
-  return client.fin || client.rst || answers.fin || answers.rst || backend.removed
+  if (flow.backend.removed) return true
+  const over = flow.histories.map(({ client, answers }) => client.fin || client.rst || answers.fin || answers.rst)
+  return over.every(each => each === over[0]) ? over[0] : undefined
 }
 
-/** What a packet of a flow changes of what is known of it. */
-export function follow({ flow, direction }: Half, { tcpFlags }: Pick<Packet, 'tcpFlags'>, now: number): void {
+/** What a packet of a flow changes of what is known of it; `anew`: it may have been opened again by this packet. */
+export function follow({ flow, direction }: Half, packet: Pick<Packet, 'tcpFlags'>, now: number, anew: boolean): void {
+  const tcp = flow.dialled.proto === TCP
   flow.seen = now
-  if (flow.dialled.proto === TCP && opensStill(flow, direction, tcpFlags)) return
-  const side = direction === 'forward' ? flow.client : flow.answers
-  side.anything = true
-  side.rst = (tcpFlags & TcpFlag.RST) !== 0
-  if (side.rst) return
-  if (tcpFlags & TcpFlag.FIN) side.fin = true
-  if (direction === 'forward' && flow.answers.anything && !(tcpFlags & TcpFlag.SYN)) flow.confirmed = true
+  flow.histories = distinct([
+    ...flow.histories.map(history => heard(history, direction, packet.tcpFlags, tcp)),
+    ...(anew ? [OPENED] : []),
+  ])
+}
+
+function heard(history: History, direction: Half['direction'], tcpFlags: number, tcp: boolean): History {
+  if (tcp && opensStill(history, direction, tcpFlags)) return history
+  const forward = direction === 'forward'
+  const before = forward ? history.client : history.answers
+  const rst = (tcpFlags & TcpFlag.RST) !== 0
+  const fin = before.fin || (!rst && (tcpFlags & TcpFlag.FIN) !== 0)
+  const said = { anything: true, fin, rst }
+  if (!forward) return { ...history, answers: said }
+  const goesOn = history.answers.anything && !rst && !(tcpFlags & TcpFlag.SYN)
+  return { ...history, client: said, confirmed: history.confirmed || goesOn }
 }
 
 /**
  * A backend may answer a SYN by a bare ACK for an older connection, which the client
  * resets before it sends its SYN again (RFC 9293 3.10.7.3): none of that counts.
  */
-function opensStill(flow: MemoryFlow, direction: Half['direction'], tcpFlags: number): boolean {
-  if (flow.answers.anything) return false
+function opensStill({ answers }: History, direction: Half['direction'], tcpFlags: number): boolean {
+  if (answers.anything) return false
   return direction === 'forward' ? (tcpFlags & TcpFlag.RST) !== 0 : !(tcpFlags & (TcpFlag.SYN | TcpFlag.RST))
 }
 
-export function newFlow(flow: Omit<MemoryFlow, 'client' | 'answers' | 'confirmed'>): MemoryFlow {
-  const silent = { anything: false, fin: false, rst: false }
-  return { ...flow, client: { ...silent, anything: true }, answers: silent, confirmed: false }
+const SILENT: Said = { anything: false, fin: false, rst: false }
+const OPENED: History = { client: { ...SILENT, anything: true }, answers: SILENT, confirmed: false }
+
+export function newFlow(flow: Omit<MemoryFlow, 'histories'>): MemoryFlow {
+  return { ...flow, histories: [OPENED] }
+}
+
+function distinct(histories: readonly History[]): readonly History[] {
+  return histories.length === 1 ? histories : [...new Map(histories.map(each => [JSON.stringify(each), each])).values()]
 }

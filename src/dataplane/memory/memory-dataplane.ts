@@ -2,7 +2,7 @@ import type { DesiredState } from '../../model/desired.js'
 import type { ApplyReport, Dataplane, Missing } from '../dataplane.js'
 import type { FlowRow } from '../inspection.js'
 import type { Answer } from './answer.js'
-import { MemoryFlows, stateOf } from './flows.js'
+import { type FlowState, MemoryFlows, stateOf } from './flows.js'
 import { MemoryFragments } from './fragments.js'
 import type { NodeFacts } from './node.js'
 import { MemoryServices } from './services.js'
@@ -59,10 +59,14 @@ export class MemoryDataplane implements Dataplane {
     this.#state.flows.sweep(now)
   }
 
-  /** Known flows, in no particular order; those that may have ended without a packet are `uncertain`. */
-  flows(now: number): (FlowRow & { readonly uncertain: boolean })[] {
+  /**
+   * Known flows, in no particular order; those that may have ended without a packet are
+   * `uncertain`, and `states` are all that they may be in.
+   */
+  flows(now: number): (FlowRow & { readonly uncertain: boolean; readonly states: readonly FlowState[] })[] {
     return Array.from(this.#state.flows, flow => {
       const { namespace, name, portName, protocol } = flow.service.desired
+      const states = flow.histories.map(stateOf)
       return {
         namespace,
         service: name,
@@ -76,7 +80,8 @@ export class MemoryDataplane implements Dataplane {
         backendPort: flow.sent.dport,
         source: flow.sent.src,
         sourcePort: flow.sent.sport,
-        state: stateOf(flow),
+        state: states[0] ?? 'opening',
+        states,
         local: flow.local,
         idleSeconds: now - flow.seen,
         uncertain: this.#state.flows.mayBeGone(flow, now),

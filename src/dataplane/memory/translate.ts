@@ -1,6 +1,6 @@
 import { type Answer, after, pass, type Side } from './answer.js'
 import { choosesAgain, follow, type Half, type MemoryFlow } from './flows.js'
-import { exchanged, type Tuple } from './packet.js'
+import { exchanged, isPureSyn, TCP, type Tuple } from './packet.js'
 import { refuse } from './refuse.js'
 import type { Sighting, State, Step } from './state.js'
 import { wayTo } from './way.js'
@@ -29,16 +29,22 @@ export function ofFlow(
   if (!half) return without()
   const { flow, direction } = half
   const ended = () => without(flow).map(answer => ({ ...answer, ...after(() => state.flows.remove(flow), answer) }))
-  const known = knownFlow(state, sighting, half)
-  if (side === sideOf(half) && direction === 'forward' && choosesAgain(flow, packet)) return ended()
-  return state.flows.mayBeGone(flow, now) ? [known, ...ended()] : [known]
+  const here = side === sideOf(half)
+  const again = here && direction === 'forward' ? choosesAgain(flow, packet) : false
+  if (again) return ended()
+  const doubt = again === undefined || state.flows.mayBeGone(flow, now)
+  const known = knownFlow(state, sighting, half, doubt)
+  return doubt ? [known, ...ended()] : [known]
 }
 
-function knownFlow(state: State, sighting: Sighting, half: Half): Step {
+/** doubt: it may have ended before. */
+function knownFlow(state: State, sighting: Sighting, half: Half, doubt: boolean): Step {
   const { packet, side, now } = sighting
   if (side !== sideOf(half)) return pass('not_service')
+  // A packet that can open one may have done so, and looks the same.
+  const anew = doubt && half.direction === 'forward' && (half.flow.dialled.proto !== TCP || isPureSyn(packet))
   // Also of a packet that gets no further: its sender has said it.
-  return { ...after(() => follow(half, packet, now), translated(state, sighting, half)), served: true }
+  return { ...after(() => follow(half, packet, now, anew), translated(state, sighting, half)), served: true }
 }
 
 function translated(state: State, sighting: Sighting, half: Half): Answer {
