@@ -3,6 +3,7 @@ import { fromBytes, type MapLayout, toBytes, u32 } from '../../src/ebpf/codec.js
 import {
   BackendFlag,
   type Flow,
+  FlowDirection,
   FrontendFlag,
   FrontendKind,
   maps,
@@ -155,6 +156,19 @@ export class TestServices {
       const flow = fromBytes(maps.flows.value, values, i * maps.flows.value.size)
       if (flow.direction === direction)
         map.delete(keys.subarray(i * maps.flows.key.size, (i + 1) * maps.flows.key.size))
+    }
+  }
+
+  /** Ends the flows of a client's endpoint. */
+  forgetFlow(client: string): void {
+    const map = this.#object.map(maps.flows.name)
+    const { keys, values, count } = map.entries()
+    for (let i = 0; i < count; i++) {
+      const key = fromBytes(maps.flows.key, keys, i * maps.flows.key.size)
+      const { direction, to } = fromBytes(maps.flows.value, values, i * maps.flows.value.size)
+      const its = direction === FlowDirection.FORWARD ? [key.src, key.sport] : [to.dst, to.dport]
+      if (formatEndpoint(addressFromBytes(its[0] as Uint8Array), its[1] as number) !== client) continue
+      map.delete(keys.subarray(i * maps.flows.key.size, (i + 1) * maps.flows.key.size))
     }
   }
 
