@@ -25,6 +25,8 @@
 #include "lib/parse.h"
 #include "lib/reject.h"
 #include "lib/route.h"
+#include "lib/sign.h"
+#include "lib/snat_egress.h"
 
 /*
  * What becomes of a TCP or UDP packet. A function of its own, so that its variables and
@@ -39,7 +41,7 @@ static __noinline int translate(struct packet *p)
 		ret = packet_is_later_fragment(p) ? -OUTCOME_FRAGMENT : flow_open(p);
 	if (packet_is_first_fragment(p))
 		ret = fragment_settle(p, ret);
-	if (!ret && !(p->flow_flags & FLOW_LOCAL_BACKEND) && !p->egress)
+	if (!ret && !flow_is_of_stack(p->flow_flags) && !p->egress)
 		ret = route_find(p);
 	if (!ret)
 		ret = nat_apply(p);
@@ -51,6 +53,7 @@ static __always_inline int ingress(struct __sk_buff *skb, __u32 l2)
 	struct packet p;
 	int ret;
 
+	sign_take_away(skb);
 	ret = packet_parse(&p, skb, l2);
 	/* Whatever is wrong with it: whom it is for may know better. */
 	if (!packet_is_for_host(&p))
@@ -72,6 +75,8 @@ static __always_inline int egress(struct __sk_buff *skb, __u32 l2)
 	int ret;
 
 	ret = packet_parse(&p, skb, l2);
+	if (!ret && sign_is_set(skb))
+		ret = OUTCOME_NOT_SERVICE;
 	if (!ret && packet_is_later_fragment(&p))
 		ret = fragment_find(&p);
 	if (p.defect)
@@ -80,7 +85,7 @@ static __always_inline int egress(struct __sk_buff *skb, __u32 l2)
 		ret = packet_is_icmp(&p) ? icmp_receive(&p, FLOW_SIDE_EGRESS) :
 					   flow_find(&p, FLOW_SIDE_EGRESS);
 	if (ret == FLOW_NONE)
-		ret = OUTCOME_NOT_SERVICE;
+		ret = snat_egress(&p);
 	if (!ret && packet_is_first_fragment(&p))
 		fragment_remember(&p, false);
 	if (!ret)

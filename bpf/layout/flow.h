@@ -48,6 +48,9 @@ enum flow_flag {
 	FLOW_LOCAL_BACKEND = 1,
 	/* The source was translated to an address of this node. */
 	FLOW_SNAT = 2,
+	/* A connection of this node's own, or one that it masquerades, with another source port
+	 * than it began with: all its packets go through the stack. No backend, no service. */
+	FLOW_OF_NODE = 4,
 };
 
 /*

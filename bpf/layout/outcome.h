@@ -83,7 +83,10 @@ enum outcome {
 	OUTCOME_PING_IGNORED = 32,
 	/* To be answered with a reset or an ICMP error, but this CPU has sent enough of them. */
 	OUTCOME_REPLY_LIMITED = 33,
-	OUTCOME_COUNT = 34,
+	/* The node's own packet, or one that it masquerades: a flow had its source port, it leaves
+	 * from another one. */
+	OUTCOME_PORT_MOVED = 34,
+	OUTCOME_COUNT = 35,
 };
 
 /* Index of the program in the counters. */

@@ -67,6 +67,12 @@ static __always_inline __u32 sock_tuple_make_reply(struct bpf_sock_tuple *out,
 	return sizeof(out->ipv6);
 }
 
+/* A constant of the loaded program. */
+static __always_inline bool conntrack_can_be_asked(void)
+{
+	return bpf_core_type_exists(struct bpf_ct_opts);
+}
+
 static __always_inline enum conntrack_answer conntrack_ask(context *ctx,
 							   struct bpf_sock_tuple *tuple, __u32 size,
 							   __u8 proto)
@@ -75,7 +81,7 @@ static __always_inline enum conntrack_answer conntrack_ask(context *ctx,
 	enum conntrack_answer answer;
 	struct nf_conn *ct;
 
-	if (!bpf_core_type_exists(struct bpf_ct_opts))
+	if (!conntrack_can_be_asked())
 		return CONNTRACK_NONE;
 	ct = bpf_skb_ct_lookup(ctx, tuple, size, &options, sizeof(options));
 	if (!ct)

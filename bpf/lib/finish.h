@@ -14,12 +14,15 @@
 
 #include "count.h"
 #include "packet.h"
+#include "sign.h"
 
 /* What a packet whose flow is known and which was translated is called. */
 static __always_inline int translated_outcome(const struct packet *p)
 {
 	if (p->flow_direction == FLOW_REPLY)
 		return OUTCOME_REPLIED;
+	if (p->flow_flags & FLOW_OF_NODE)
+		return OUTCOME_PORT_MOVED;
 	return p->flow_flags & FLOW_LOCAL_BACKEND ? OUTCOME_DELIVERED : OUTCOME_FORWARDED;
 }
 
@@ -33,6 +36,7 @@ static __always_inline int finish_redirect(struct packet *p)
 		bpf_skb_vlan_pop(p->ctx);
 	if (!p->l2 && bpf_skb_change_head(p->ctx, ETH_HLEN, 0))
 		return TC_ACT_SHOT;
+	sign_set(p->ctx);
 	return bpf_redirect_neigh(p->egress, &p->next_hop, sizeof(p->next_hop), 0);
 }
 

@@ -122,15 +122,20 @@ static __always_inline bool flow_touch(struct flow *half)
 	return true;
 }
 
-/* Do the replies to p->to look like those of another flow? A function of its own, verified once. */
-__noinline int flow_has_replies_of(struct packet *p)
+/*
+ * Which half of a flow would take the replies to p->to for its own: an enum
+ * flow_direction, or 0. A function of its own, verified once.
+ */
+__noinline int flow_half_for_replies(struct packet *p)
 {
+	const struct flow *half;
 	struct tuple reply;
 
 	if (!p)
 		return 0;
 	tuple_exchange(&reply, &p->to);
-	return bpf_map_lookup_elem(&flows_v1, &reply) != NULL;
+	half = bpf_map_lookup_elem(&flows_v1, &reply);
+	return half ? half->direction : 0;
 }
 
 static __always_inline void flow_use(struct packet *p, const struct flow *half)
@@ -140,9 +145,17 @@ static __always_inline void flow_use(struct packet *p, const struct flow *half)
 	p->flow_direction = half->direction;
 }
 
+/* Do packets of this flow go through the stack? All others are redirected. */
+static __always_inline bool flow_is_of_stack(__u8 flags)
+{
+	return flags & (FLOW_LOCAL_BACKEND | FLOW_OF_NODE);
+}
+
 /* Where packets of this half are translated. */
 static __always_inline enum flow_side flow_side(const struct flow *half)
 {
+	if (half->flags & FLOW_OF_NODE)
+		return half->direction == FLOW_FORWARD ? FLOW_SIDE_EGRESS : FLOW_SIDE_INGRESS;
 	return half->direction == FLOW_REPLY && half->flags & FLOW_LOCAL_BACKEND ?
 		       FLOW_SIDE_EGRESS :
 		       FLOW_SIDE_INGRESS;

@@ -186,7 +186,7 @@ static __always_inline int icmp_translate(struct packet *p, enum flow_side side,
 	ret = icmp_quote_parse(p, &quote);
 	if (!ret)
 		ret = icmp_find_flow(p, side, &quote);
-	if (!ret && !(p->flow_flags & FLOW_LOCAL_BACKEND))
+	if (!ret && !flow_is_of_stack(p->flow_flags))
 		ret = route_find(p);
 	if (!ret)
 		ret = icmp_quote_rewrite(p, &quote);

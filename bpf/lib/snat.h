@@ -58,7 +58,7 @@ __noinline int snat_search(context *ctx, struct packet *p, struct flow *half, __
 		p->to.sport = !round && !i ? snat_port_of_client(&p->tuple) :
 					     snat_port_at(bpf_get_prandom_u32(), round);
 		/* Where ports are scarce most tries end with the first question. */
-		if (!flow_has_replies_of(p) && !snat_is_taken(ctx, p, own_address))
+		if (!flow_half_for_replies(p) && !snat_is_taken(ctx, p, own_address))
 			ret = snat_claim(p, half);
 	}
 	snat_count(!round, i);

@@ -54,6 +54,15 @@ static __always_inline __be16 snat_port_at(__u64 position, bool all)
 	return bpf_htons(i < high ? cfg_snat_high_min + i : cfg_snat_last_min + (i - high));
 }
 
+static __always_inline bool snat_port_is_ours(__be16 port)
+{
+	__u16 host = bpf_ntohs(port);
+
+	return (host >= cfg_snat_low_min && host <= cfg_snat_low_max) ||
+	       (host >= cfg_snat_high_min && host <= cfg_snat_high_max) ||
+	       (host >= cfg_snat_last_min && host <= cfg_snat_last_max);
+}
+
 /*
  * The port that is tried first. All ports of one client lead to different ones, and each
  * always to the same: the backend may still hold the connection that this client had from

@@ -1,4 +1,5 @@
 import type { Cidr } from '../model/cidr.js'
+import { formatPortRange, portRangesMeet } from '../model/port-range.js'
 import { OPTION_KEYS, type OptionKey, type OptionValue, optionOf, type Settings } from './options.js'
 import { printBindAddress, printDuration } from './types.js'
 
@@ -84,6 +85,20 @@ function contradictions(config: Config, where: (key: OptionKey) => string): Mist
       remedy: 'raise --max-slots to four times --max-backends',
     })
   }
+  const { sourcePorts: first, sourcePortsLast: last } = config
+  if (first.length > 2) {
+    mistakes.push({ where: where('sourcePorts'), problem: `${first.length} ranges, two are the most` })
+  }
+  const ranges = last === 'none' ? first : [...first, last]
+  ranges.forEach((range, i) => {
+    const other = ranges.slice(0, i).find(each => portRangesMeet(each, range))
+    if (other === undefined) return
+    mistakes.push({
+      where: where(i < first.length ? 'sourcePorts' : 'sourcePortsLast'),
+      problem: `${formatPortRange(range)} and ${formatPortRange(other)} have ports in common`,
+      remedy: 'name ranges that do not meet; --source-ports-last=none leaves the last one out',
+    })
+  })
   const { metricsBindAddress: metrics, healthzBindAddress: healthz } = config
   if (metrics.host === healthz.host && metrics.port === healthz.port) {
     mistakes.push({

@@ -1,5 +1,6 @@
 import type { Cidr } from '../model/cidr.js'
 import { SCHEDULERS, type Scheduler } from '../model/desired.js'
+import type { PortRange } from '../model/port-range.js'
 import {
   type BindAddress,
   bindAddress,
@@ -10,6 +11,8 @@ import {
   integer,
   list,
   path,
+  portRange,
+  portRangeOrNone,
   powerOfTwo,
   type SourceSpec,
   sourceSpec,
@@ -133,6 +136,28 @@ export const OPTIONS = {
     description:
       "Networks of all pods of the cluster. A packet from there is a pod's, so `externalTrafficPolicy: Local` does not bind it to this node's endpoints.",
     stability: 'stable',
+    group: 'General',
+  }),
+  sourcePorts: option<readonly PortRange[]>({
+    flag: 'source-ports',
+    type: list(portRange),
+    fallback: {
+      value: Object.freeze([
+        { min: 1024, max: 29_999 },
+        { min: 61_000, max: 65_535 },
+      ]),
+    },
+    description:
+      "Source ports of this node that flows to backends on other nodes get: one or two ranges. The default leaves out node ports and what Linux gives to the node's own connections.",
+    stability: 'beta',
+    group: 'General',
+  }),
+  sourcePortsLast: option<PortRange | 'none'>({
+    flag: 'source-ports-last',
+    type: portRangeOrNone,
+    fallback: { value: Object.freeze({ min: 32_768, max: 60_999 }) },
+    description: 'One more range, used beside `--source-ports` towards a backend that has few ports left there.',
+    stability: 'beta',
     group: 'General',
   }),
   devices: option<readonly string[]>({

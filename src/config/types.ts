@@ -1,5 +1,6 @@
 import { parseAddress } from '../model/address.js'
 import { type Cidr, parseCidr } from '../model/cidr.js'
+import { formatPortRange, type PortRange, parsePortRange } from '../model/port-range.js'
 
 /** What a raw value became, or why it is refused (a clause that follows "is"/the value). */
 export type Parsed<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly problem: string }
@@ -201,6 +202,23 @@ export const cidr = scalar<Cidr>(
       : accept(canonical)
   },
   value => value,
+)
+
+/** Ports: `1024-29999`, or one. */
+export const portRange = scalar<PortRange>(
+  'port range',
+  value => {
+    const range = parsePortRange(value)
+    return range === undefined ? refuse('must be a range of ports, such as 1024-29999') : accept(range)
+  },
+  formatPortRange,
+)
+
+/** The same, or none at all. */
+export const portRangeOrNone = scalar<PortRange | 'none'>(
+  'port range|none',
+  value => (value === 'none' ? accept(value) : portRange.parse(value)),
+  value => (value === 'none' ? value : formatPortRange(value)),
 )
 
 /** true or false. */

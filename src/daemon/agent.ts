@@ -28,7 +28,7 @@ export interface AgentDataplane extends Dataplane {
 }
 
 /** What the packet path counts, and how full its maps are. */
-export type KernelCounters = Pick<Inspection, 'outcomes' | 'maps'>
+export type KernelCounters = Pick<Inspection, 'outcomes' | 'maps' | 'flowCounts'>
 
 export interface AgentParts {
   readonly config: Config

@@ -94,6 +94,10 @@ function makeEbpf(config: Config, native: Native, logger: Logger): EbpfDataplane
       sourceRanges: config.maxSourceRanges,
     },
     answerPing: config.answerPing,
+    sourcePorts: {
+      first: config.sourcePorts,
+      last: config.sourcePortsLast === 'none' ? undefined : config.sourcePortsLast,
+    },
     timeouts: {
       tcpEstablishedSeconds: config.flowTcpEstablishedTimeout / 1000,
       tcpTransitorySeconds: config.flowTcpTransitoryTimeout / 1000,

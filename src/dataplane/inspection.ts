@@ -103,6 +103,16 @@ export interface MapRow {
   readonly maxEntries: number
 }
 
+/** What the programs count about flows. */
+export interface FlowCounts {
+  /** Unconfirmed or closed flows that ended before their time because their place was needed. */
+  readonly evicted: number
+  /** Flows that asked for a source port, those that got none included. */
+  readonly sourcePortFlows: number
+  /** Ports that were tried for them. */
+  readonly sourcePortTries: number
+}
+
 export interface Inspection {
   readonly services: readonly ServiceRow[]
   readonly backends: readonly BackendRow[]
@@ -110,4 +120,5 @@ export interface Inspection {
   readonly programs: readonly ProgramRow[]
   readonly outcomes: readonly OutcomeRow[]
   readonly maps: readonly MapRow[]
+  readonly flowCounts: FlowCounts
 }

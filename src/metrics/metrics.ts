@@ -1,5 +1,5 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
-import type { MapRow, OutcomeRow } from '../dataplane/inspection.js'
+import type { FlowCounts, MapRow, OutcomeRow } from '../dataplane/inspection.js'
 import type { DesiredState } from '../model/desired.js'
 import type { SourceEvent, WatchedKind } from '../model/objects.js'
 import { type DesiredCounts, desiredCounts } from './desired-counts.js'
@@ -13,7 +13,9 @@ export interface MetricsInput {
   readonly failedServices: () => number
   readonly problems: () => number
   /** Counters and fill of the kernel's maps; undefined while there is none to read. */
-  readonly kernel: () => { readonly outcomes: readonly OutcomeRow[]; readonly maps: readonly MapRow[] } | undefined
+  readonly kernel: () =>
+    | { readonly outcomes: readonly OutcomeRow[]; readonly maps: readonly MapRow[]; readonly flowCounts: FlowCounts }
+    | undefined
   readonly version: string
   readonly watches: () => readonly WatchRow[]
 }
@@ -197,6 +199,28 @@ function addKernelMetrics(registers: Registry[], input: MetricsInput): void {
     row => row.packets,
   )
   outcomes('waggle_outcome_bytes_total', 'Bytes of those packets; 0 at the socket layer.', row => row.bytes)
+  const flows = (name: string, help: string, read: (counts: FlowCounts) => number) =>
+    new Counter({
+      name,
+      help,
+      registers,
+      collect() {
+        this.reset()
+        const counts = input.kernel()?.flowCounts
+        if (counts) this.inc(read(counts))
+      },
+    })
+  flows(
+    'waggle_flows_evicted_total',
+    'Unconfirmed or closed flows that ended before their time to make room for new ones.',
+    counts => counts.evicted,
+  )
+  flows(
+    'waggle_source_port_flows_total',
+    'Flows that asked for a source port, those that got none included.',
+    counts => counts.sourcePortFlows,
+  )
+  flows('waggle_source_port_tries_total', 'Ports that were tried for them.', counts => counts.sourcePortTries)
   const maps = (name: string, help: string, read: (row: MapRow) => number) =>
     new Gauge({
       name,

@@ -56,7 +56,9 @@ export const ROUTES = [
 ]
 
 /** Offsets in struct __sk_buff (include/uapi/linux/bpf.h). */
+const SKB_INGRESS_IFINDEX = 36
 const SKB_IFINDEX = 40
+const SKB_CB_4 = 64
 const SKB_GSO_SIZE = 176
 const SKB_SIZE = 192
 
@@ -74,6 +76,8 @@ export interface Step {
   /** Bytes that were counted. */
   readonly counted: number
   readonly frame: Uint8Array
+  /** As in `SkbFields`. */
+  readonly sign: number
   /** The packet as it leaves; throws when it is not TCP or UDP. */
   readonly packet: DecodedPacket
 }
@@ -82,6 +86,10 @@ export interface Step {
 export interface SkbFields {
   /** Bytes of payload in each segment of a packet that is several. */
   readonly gsoSize?: number
+  /** By which device it came, if it is not the node's own. */
+  readonly came?: DeviceName
+  /** The last word of its control block: a packet that was redirected has one there. */
+  readonly sign?: number
 }
 
 export interface TcNodeOptions {
@@ -156,8 +164,8 @@ export class TcNode {
   }
 
   /** A packet that is about to leave by an uplink. */
-  egress(frame: Uint8Array, device: DeviceName = 'up0'): Step {
-    return this.#step('waggle_egress', Hook.TC_EGRESS, frame, device)
+  egress(frame: Uint8Array, device: DeviceName = 'up0', skb: SkbFields = {}): Step {
+    return this.#step('waggle_egress', Hook.TC_EGRESS, frame, device, skb)
   }
 
   /** What a packet becomes at an uplink, uncounted: for floods. */
@@ -279,17 +287,19 @@ export class TcNode {
     return this.inside(() => this.#program(program).testRun({ data: frame, ctxIn, repeat }))
   }
 
-  #context(device: string, { gsoSize = 0 }: SkbFields = {}): Uint8Array {
+  #context(device: string, { gsoSize = 0, came, sign = 0 }: SkbFields = {}): Uint8Array {
     const context = new Uint8Array(SKB_SIZE)
     const view = new DataView(context.buffer)
     view.setUint32(SKB_IFINDEX, this.#ifindex.get(device) ?? 0, true)
     view.setUint32(SKB_GSO_SIZE, gsoSize, true)
+    view.setUint32(SKB_INGRESS_IFINDEX, came ? (this.#ifindex.get(came) ?? 0) : 0, true)
+    view.setUint32(SKB_CB_4, sign, true)
     return context
   }
 
   #step(program: string, hook: number, frame: Uint8Array, device: string, skb: SkbFields = {}): Step {
     const before = this.#counters()
-    const { retval, data } = this.#run(program, frame, device, 1, skb)
+    const { retval, data, ctx } = this.#run(program, frame, device, 1, skb)
     const grown = this.#counters().flatMap(({ packets, bytes }, i) => {
       const more = packets - (before[i]?.packets ?? 0n)
       return more === 0n ? [] : [{ i, packets: more, bytes: bytes - (before[i]?.bytes ?? 0n) }]
@@ -306,6 +316,7 @@ export class TcNode {
       outcome: outcomeNames[exit.i % Outcome.COUNT] ?? String(exit.i),
       counted: Number(exit.bytes),
       frame: data,
+      sign: new DataView(ctx.buffer, ctx.byteOffset, ctx.byteLength).getUint32(SKB_CB_4, true),
       get packet() {
         return decode(data)
       },

@@ -208,7 +208,7 @@ describe.skipIf(lacking)('every way out of the packet programs', () => {
 
   test('each outcome of the packet layer occurs in these tests', () => {
     const here = new Set([...LEFT_ALONE, ...DROPPED, ...ANSWERED].map(each => each.outcome))
-    // Others: journeys; tc-snat; the socket layer; a helper's refusal, which no packet provokes.
+    // Others: journeys; tc-snat, tc-snat-egress; the socket layer; a helper's refusal, which no packet provokes.
     // tc-fragments, tc-parse and tc-martian have theirs.
     const arriving = [
       'bad_fragment',
@@ -220,7 +220,7 @@ describe.skipIf(lacking)('every way out of the packet programs', () => {
     ]
     // tc-icmp and tc-reject, too.
     const replies = ['icmp_translated', 'ping_answered', 'ping_ignored', 'reply_limited']
-    const elsewhere = ['delivered', 'forwarded', 'replied', 'snat_exhausted', 'flows_full', ...arriving, ...replies]
+    const elsewhere = ['delivered', 'forwarded', 'replied', 'snat_exhausted', 'flows_full', 'port_moved', ...arriving, ...replies]
     const notHere = ['continue', 'translated', 'stale_socket', 'rewrite_failed']
     const all = Object.values(outcomeNames).filter(name => !elsewhere.includes(name) && !notHere.includes(name))
     expect(new Set(all)).toEqual(here)

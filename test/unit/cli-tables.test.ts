@@ -133,7 +133,15 @@ test.each([
 })
 
 test('every subject filters its rows and its table alike', () => {
-  const inspection = { services, backends: [], flows: [], programs: [], outcomes: [], maps: [] }
+  const inspection = {
+    services,
+    backends: [],
+    flows: [],
+    programs: [],
+    outcomes: [],
+    maps: [],
+    flowCounts: { evicted: 0, sourcePortFlows: 0, sourcePortTries: 0 },
+  }
   for (const subject of SUBJECTS) {
     const filter = subject.byService ? { namespace: 'kube-system' } : {}
     const rows = subject.rows(inspection, filter)

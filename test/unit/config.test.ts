@@ -151,6 +151,21 @@ test.each(['10.0.0.0', '10.0.0.0/33', '300.0.0.0/8', 'any', ''])('network %j is 
   expect(mistakes({ flags: { 'nodeport-addresses': [text] } })).toHaveLength(1)
 })
 
+test('ranges of ports', () => {
+  const { config } = readConfig(
+    input({ flags: { 'source-ports': ['2000-2999', '4000'], 'source-ports-last': ['none'] } }),
+  )
+  expect(config.sourcePorts).toEqual([
+    { min: 2000, max: 2999 },
+    { min: 4000, max: 4000 },
+  ])
+  expect(config.sourcePortsLast).toBe('none')
+})
+
+test.each(['0-10', '10-9', '1-65536', 'a', '1-', ''])('range of ports %j is refused', text => {
+  expect(mistakes({ flags: { 'source-ports': [text] } })).toHaveLength(1)
+})
+
 test('no cgroup v2 is a mistake unless one is named', () => {
   const bare = { hostname: 'a', cgroup: undefined }
   expect(mistakes({ machine: bare })).toEqual([expect.stringContaining('no cgroup v2 is mounted')])
@@ -160,6 +175,9 @@ test('no cgroup v2 is a mistake unless one is named', () => {
 test.each([
   ['periods', { 'min-sync-period': ['10s'], 'sync-period': ['5s'] }, 'longer than the sync period'],
   ['slots', { 'max-slots': ['1024'] }, 'cannot hold 131072 backends'],
+  ['ranges that meet', { 'source-ports': ['1024-29999', '29999-30000'] }, '29999-30000 and 1024-29999 have ports'],
+  ['last range', { 'source-ports': ['1024-40000'] }, '32768-60999 and 1024-40000 have ports in common'],
+  ['three ranges', { 'source-ports': ['1-2', '3-4', '5-6'] }, '3 ranges, two are the most'],
   ['one address for two servers', { 'metrics-bind-address': ['0.0.0.0:10256'] }, 'address of the health server'],
 ])('settings that contradict each other: %s', (_, flags, want) => {
   expect(mistakes({ flags })).toEqual([expect.stringContaining(want)])

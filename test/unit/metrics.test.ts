@@ -125,6 +125,7 @@ test('the kernel counters are shown as they are, each scrape anew', async () => 
       { hook: 'connect', outcome: 'translated', packets: 0, bytes: 0 },
     ],
     maps: [{ name: 'flows_v1', entries: 4, maxEntries: 100 }],
+    flowCounts: { evicted: 2, sourcePortFlows: packets, sourcePortTries: 30 },
   })
   metrics = new Metrics(input)
   const line = 'waggle_outcomes_total{hook="tc_ingress",outcome="forwarded"}'
@@ -134,6 +135,9 @@ test('the kernel counters are shown as they are, each scrape anew', async () => 
   expect(await sample('waggle_outcome_bytes_total{hook="tc_ingress",outcome="forwarded"}')).toBe(1000)
   expect(await sample('waggle_outcomes_total{hook="connect",outcome="translated"}')).toBeUndefined()
   expect(await sample('waggle_map_entries{map="flows_v1"}')).toBe(4)
+  expect(await sample('waggle_flows_evicted_total')).toBe(2)
+  expect(await sample('waggle_source_port_flows_total')).toBe(15)
+  expect(await sample('waggle_source_port_tries_total')).toBe(30)
   expect(await sample('waggle_map_max_entries{map="flows_v1"}')).toBe(100)
 })
 

@@ -37,7 +37,7 @@ class RecordingDataplane implements AgentDataplane {
     this.housekept++
   }
   counters(): KernelCounters {
-    return { outcomes: [], maps: [] }
+    return { outcomes: [], maps: [], flowCounts: { evicted: 0, sourcePortFlows: 0, sourcePortTries: 0 } }
   }
   async stop(): Promise<void> {
     this.steps.push('stop')

@@ -21,6 +21,7 @@ import { KernelMaps, type Limits } from './kernel-maps.js'
 import { KernelWriter } from './kernel-writer.js'
 import { loadObjects } from './loader.js'
 import { Pins } from './pins.js'
+import { type SourcePorts, sourcePortConstants } from './source-ports.js'
 import { StaleSockets } from './stale-sockets.js'
 
 export interface EbpfOptions {
@@ -37,6 +38,8 @@ export interface EbpfOptions {
   readonly timeouts: FlowTimeouts
   /** Whether Service addresses answer to ping. */
   readonly answerPing?: boolean
+  /** Not given: as the programs have them. */
+  readonly sourcePorts?: SourcePorts
   readonly logger: Logger
   readonly clock: Clock
   /** Use clsact filters even where the kernel has tcx. */
@@ -86,14 +89,21 @@ export class EbpfDataplane implements Dataplane {
   }
 
   async start(): Promise<void> {
-    const { native, objectsDir, bpffs, cgroup, limits, timeouts, answerPing, logger, clock, clsact } = this.#options
+    const { native, objectsDir, bpffs, cgroup, limits, timeouts, answerPing, sourcePorts, logger, clock, clsact } =
+      this.#options
     native.mountBpffs(bpffs)
     const loaded = loadObjects(
       native,
       objectsDir,
       this.#pins,
       limits,
-      { 'tc.bpf.o': { ...timeoutConstants(timeouts), cfg_answer_ping: Uint8Array.of(Number(answerPing ?? false)) } },
+      {
+        'tc.bpf.o': {
+          ...timeoutConstants(timeouts),
+          ...(sourcePorts ? sourcePortConstants(sourcePorts) : {}),
+          cfg_answer_ping: Uint8Array.of(Number(answerPing ?? false)),
+        },
+      },
       logger,
     )
     const maps = new KernelMaps(loaded.maps)
@@ -153,7 +163,7 @@ export class EbpfDataplane implements Dataplane {
   }
 
   /** What the packet path counts and how full the maps are: cheap enough for every scrape. */
-  counters(): Pick<Inspection, 'outcomes' | 'maps'> {
+  counters(): Pick<Inspection, 'outcomes' | 'maps' | 'flowCounts'> {
     return readCounters(this.#state().maps)
   }
 

@@ -6,6 +6,7 @@ import {
   type Flow,
   FlowFlag,
   FlowState,
+  flowStats,
   frontend,
   Hook,
   hookNames,
@@ -22,6 +23,7 @@ import { addressFromBytes } from '../../model/address.js'
 import { type Cidr, cidrOfMapped } from '../../model/cidr.js'
 import type {
   BackendRow,
+  FlowCounts,
   FlowRow,
   Inspection,
   MapRow,
@@ -61,12 +63,13 @@ export function inspectMaps(native: Native, maps: KernelMaps, pins: Pins, nowNs:
     programs: programRows(native, pins),
     outcomes: outcomeRows(maps),
     maps: mapRows(maps),
+    flowCounts: flowCounts(maps),
   }
 }
 
 /** The counters and the fill of the maps alone: what a scrape reads, however many flows there are. */
-export function readCounters(maps: KernelMaps): Pick<Inspection, 'outcomes' | 'maps'> {
-  return { outcomes: outcomeRows(maps), maps: mapRows(maps) }
+export function readCounters(maps: KernelMaps): Pick<Inspection, 'outcomes' | 'maps' | 'flowCounts'> {
+  return { outcomes: outcomeRows(maps), maps: mapRows(maps), flowCounts: flowCounts(maps) }
 }
 
 const UNNAMED: ServicePortName = { namespace: '', service: '', port: '', protocol: 'TCP' }
@@ -243,6 +246,15 @@ function mapRows(maps: KernelMaps): MapRow[] {
     handles.affinity,
     handles.udpPeers,
   ].map(map => ({ name: map.info.name, entries: map.entries().count, maxEntries: map.info.maxEntries }))
+}
+
+function flowCounts(maps: KernelMaps): FlowCounts {
+  const sum = sumOverCpus(maps.handles.flowStats, 0, flowStats.size)
+  return {
+    evicted: sum(flowStats.offsets.evicted),
+    sourcePortFlows: sum(flowStats.offsets.snatFlows),
+    sourcePortTries: sum(flowStats.offsets.snatTries),
+  }
 }
 
 /** Sums one u64 of a per-CPU element over the CPUs. */

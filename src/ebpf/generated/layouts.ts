@@ -37,7 +37,8 @@ export const Outcome = {
   PING_ANSWERED: 31,
   PING_IGNORED: 32,
   REPLY_LIMITED: 33,
-  COUNT: 34,
+  PORT_MOVED: 34,
+  COUNT: 35,
 } as const
 export type Outcome = (typeof Outcome)[keyof typeof Outcome]
 
@@ -77,6 +78,7 @@ export const outcomeNames: Readonly<Record<number, string>> = {
   31: 'ping_answered',
   32: 'ping_ignored',
   33: 'reply_limited',
+  34: 'port_moved',
 }
 
 /** enum hook */
@@ -239,6 +241,7 @@ export const flowStateNames: Readonly<Record<number, string>> = {
 export const FlowFlag = {
   LOCAL_BACKEND: 1,
   SNAT: 2,
+  OF_NODE: 4,
 } as const
 export type FlowFlag = (typeof FlowFlag)[keyof typeof FlowFlag]
 
@@ -246,6 +249,7 @@ export type FlowFlag = (typeof FlowFlag)[keyof typeof FlowFlag]
 export const flowFlagNames: Readonly<Record<number, string>> = {
   1: 'local_backend',
   2: 'snat',
+  4: 'of_node',
 }
 
 /** struct frontend4_key */
@@ -1153,7 +1157,7 @@ export const maps = {
     name: 'outcomes_v1',
     type: 6,
     flags: 0,
-    maxEntries: 238,
+    maxEntries: 245,
     key: u32,
     value: outcomeStats,
   } satisfies MapLayout<number, OutcomeStats>,
