@@ -122,7 +122,7 @@ describeSockets('datagrams', () => {
     await socket.close()
   })
 
-  test('after its backend is removed the next datagram reaches another one', async () => {
+  test('row 41: after its backend is removed the next datagram reaches another one', async () => {
     const { addr, service } = dns()
     const socket = await pod.socket('udp4')
     const before = await backendOf(socket, addr)
@@ -145,7 +145,7 @@ describeSockets('datagrams', () => {
     await socket.close()
   })
 
-  test('a terminating backend goes on serving those who have it', async () => {
+  test('row 42: a terminating backend goes on serving those who have it', async () => {
     const { addr, service } = dns()
     const socket = await pod.socket('udp4')
     const before = await backendOf(socket, addr)
@@ -209,7 +209,7 @@ describeSockets('datagrams', () => {
     await socket.close()
   })
 
-  test('refused at once: unknown port, no backend, no local backend', async () => {
+  test('row 40: refused at once: unknown port, no backend, no local backend', async () => {
     const { addr } = dns()
     const udp = (address: string) => [{ addr: address, port: 53, proto: 'UDP' as const }]
     const backends = BACKENDS_V4.map(each => ({ addr: each }))

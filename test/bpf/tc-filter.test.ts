@@ -50,7 +50,7 @@ describe.skipIf(lacking)('source ranges', () => {
     ]
     const dial = (client: string, to: string) => node.ingress(tcp(`${client}:40000`, to, 'S'))
 
-    test('let in whom they name, drop all others, in TCP and UDP', () => {
+    test('row 39: let in whom they name, drop all others, in TCP and UDP', () => {
       node.services.add({ proto: 'TCP', frontends: kinds, backends, sourceRanges: at.ranges })
       node.services.add({ proto: 'UDP', frontends: kinds, backends, sourceRanges: at.ranges })
       for (const client of at.outside) {
@@ -65,7 +65,7 @@ describe.skipIf(lacking)('source ranges', () => {
       }
     })
 
-    test('bind the load-balancer address alone', () => {
+    test('row 39: bind the load-balancer address alone', () => {
       node.services.add({ proto: 'TCP', frontends: kinds, backends, sourceRanges: at.ranges })
       const [stranger] = at.outside
       expect(dial(stranger, `${at.other}:80`).outcome).toBe('forwarded')
@@ -80,12 +80,12 @@ describe.skipIf(lacking)('source ranges', () => {
       expect(dial(at.outside[0], `${at.vip}:80`).outcome).toBe('source_denied')
     })
 
-    test('with none of the family nobody is let in', () => {
+    test('row 39: with none of the family nobody is let in', () => {
       node.services.add({ proto: 'TCP', frontends: kinds, backends, sourceRanges: [] })
       expect(dial(at.inside[0], `${at.vip}:80`).outcome).toBe('source_denied')
     })
 
-    test('a change binds new flows; known ones go on', () => {
+    test('row 39: a change binds new flows; known ones go on', () => {
       const service = node.services.add({ proto: 'TCP', frontends: kinds, backends, sourceRanges: at.ranges })
       const [client] = at.inside
       expect(dial(client, `${at.vip}:80`).outcome).toBe('forwarded')

@@ -30,6 +30,9 @@ const AT = {
 } as const
 
 type Family = keyof typeof AT
+const FLOODS = (['IPv4', 'IPv6'] as const).flatMap(family =>
+  (['TCP', 'UDP'] as const).map(proto => ({ family, proto })),
+)
 type Place = 'there' | 'here'
 
 describe.skipIf(lacking)('flows', () => {
@@ -51,25 +54,25 @@ describe.skipIf(lacking)('flows', () => {
 
   describe.each(['IPv4', 'IPv6'] as const)('TCP %s', family => {
     /** `>` is the client's, `<` the backend's. */
-    const STATES: { row: string; says: string[]; state: FlowState }[] = [
-      { row: '1: a SYN alone', says: ['>S'], state: FlowState.OPENING },
-      { row: '2: answered, which a forged source is, too', says: ['>S', '<SA', '>S', '<SA'], state: FlowState.OPENING },
-      { row: 'the client went on', says: ['>S', '<SA', '>A'], state: FlowState.ESTABLISHED },
-      { row: 'the backend alone went on', says: ['>S', '<SA', '<PA'], state: FlowState.OPENING },
-      { row: '5: a SYN in the middle', says: ['>S', '<SA', '>A', '>S', '<A'], state: FlowState.ESTABLISHED },
-      { row: '7: a reset, obeyed', says: ['>S', '<SA', '>A', '>R', '<A', '>R'], state: FlowState.CLOSED },
+    const STATES: { what: string; says: string[]; state: FlowState }[] = [
+      { what: 'a SYN alone', says: ['>S'], state: FlowState.OPENING },
+      { what: 'answered, which a forged source is, too', says: ['>S', '<SA', '>S', '<SA'], state: FlowState.OPENING },
+      { what: 'the client went on', says: ['>S', '<SA', '>A'], state: FlowState.ESTABLISHED },
+      { what: 'the backend alone went on', says: ['>S', '<SA', '<PA'], state: FlowState.OPENING },
+      { what: 'a SYN in the middle', says: ['>S', '<SA', '>A', '>S', '<A'], state: FlowState.ESTABLISHED },
+      { what: 'a reset, obeyed', says: ['>S', '<SA', '>A', '>R', '<A', '>R'], state: FlowState.CLOSED },
       {
-        row: '7: a reset, and its sender goes on',
+        what: 'a reset, and its sender goes on',
         says: ['>S', '<SA', '>A', '>R', '>PA'],
         state: FlowState.ESTABLISHED,
       },
-      { row: '7: the same of the backend', says: ['>S', '<SA', '>A', '<RA', '<PA'], state: FlowState.ESTABLISHED },
-      { row: 'a refusal', says: ['>S', '<RA'], state: FlowState.CLOSED },
-      { row: '8: FIN of the client', says: ['>S', '<SA', '>A', '>FA', '<A', '<PA'], state: FlowState.HALF_CLOSED },
-      { row: '8: FIN of the backend', says: ['>S', '<SA', '>A', '<FA', '>A'], state: FlowState.HALF_CLOSED },
-      { row: '8: FIN of both', says: ['>S', '<SA', '>A', '>FA', '<FA', '>A'], state: FlowState.CLOSED },
+      { what: 'the same of the backend', says: ['>S', '<SA', '>A', '<RA', '<PA'], state: FlowState.ESTABLISHED },
+      { what: 'a refusal', says: ['>S', '<RA'], state: FlowState.CLOSED },
+      { what: 'FIN of the client', says: ['>S', '<SA', '>A', '>FA', '<A', '<PA'], state: FlowState.HALF_CLOSED },
+      { what: 'FIN of the backend', says: ['>S', '<SA', '>A', '<FA', '>A'], state: FlowState.HALF_CLOSED },
+      { what: 'FIN of both', says: ['>S', '<SA', '>A', '>FA', '<FA', '>A'], state: FlowState.CLOSED },
     ]
-    test.each(STATES)('row $row', ({ says, state }) => {
+    test.each(STATES)('rows 1, 2, 5, 7 and 8: the state of a flow, $what', ({ says, state }) => {
       const talk = start(8, family)
       for (const each of says) talk.tcp(40000, each)
       expect(flowStateNames[talk.state(40000)]).toBe(flowStateNames[state])
@@ -195,19 +198,20 @@ describe.skipIf(lacking)('flows', () => {
       expect(tries).toContain('forwarded')
     })
 
-    test.each(['TCP', 'UDP'] as const)(
-      'rows 43, 44: a flood of %s from forged sources, three times the table',
-      proto => {
+    test.each(FLOODS)(
+      'rows 43 and 44: a flood of $proto over $family from forged sources, three times the table',
+      ({ proto, family }) => {
         const flows = 512
         const kept = 300
-        const talk = start(flows, 'IPv4')
+        const talk = start(flows, family)
         for (let i = 0; i < kept; i++) {
           for (const each of ['>S', '<SA', '>A']) talk.tcp(10000 + i, each)
         }
         let refused = 0
         for (let i = 0; i < 3 * flows; i++) {
-          const from = `198.18.${i >> 8}.${i & 255}:1234`
-          const sent = proto === 'TCP' ? tcp(from, '172.30.0.1:80', 'S') : udp(from, '172.30.0.1:80')
+          const from = family === 'IPv4' ? `198.18.${i >> 8}.${i & 255}:1234` : `[2001:db8:bad::${i + 1}]:1234`
+          const to = `${AT[family].vip}:80`
+          const sent = proto === 'TCP' ? tcp(from, to, 'S') : udp(from, to)
           const { verdict, frame } = talk.node.passThrough(sent)
           if (verdict !== 'redirect') refused++
           // Backends answer what is forged like anything else.
@@ -232,7 +236,40 @@ describe.skipIf(lacking)('flows', () => {
       },
     )
 
-    test('one port used again and again holds one place', () => {
+    test.each(['IPv4', 'IPv6'] as const)(
+      'row 45: 4,000 connections from eight ports over %s: each whole, and the table holds eight',
+      family => {
+        const { node } = start(16, family)
+        node.services.clear()
+        const { client, vip } = AT[family]
+        const backends = [5, 6, 7].map(n => ({ at: `${AT[family].there.replace(/5(?=\]?$)/, String(n))}:8080` }))
+        node.services.add({ proto: 'TCP', frontends: [{ at: `${vip}:80` }], backends })
+        const used = new Set<string>()
+        for (let i = 0; i < 4000; i++) {
+          const from = `${client}:${10000 + (i % 8)}`
+          let seen: { from: string; to: string } | undefined
+          for (const [there, back] of [
+            ['S', 'SA'],
+            ['A', 'PA'],
+            ['FA', 'FA'],
+          ] as const) {
+            const { verdict, frame } = node.passThrough(tcp(from, `${vip}:80`, there))
+            expect(verdict).toBe('redirect')
+            const { from: source, to } = decode(frame)
+            seen ??= { from: source, to }
+            expect({ from: source, to }).toEqual(seen)
+            const answer = node.passThrough(tcp(to, source, back), 'up1')
+            expect(decode(answer.frame)).toMatchObject({ from: `${vip}:80`, to: from })
+          }
+          used.add(seen?.to ?? '')
+        }
+        expect(used.size).toBe(3)
+        expect(node.services.flows()).toHaveLength(16)
+        expect(node.flowStats().evicted).toBe(0)
+      },
+    )
+
+    test('row 45: one port used again and again holds one place', () => {
       const talk = start(4, 'IPv4')
       for (let i = 0; i < 3; i++) for (const each of ['>S', '<SA', '>A']) talk.tcp(10000 + i, each)
       for (let i = 0; i < 20; i++) {

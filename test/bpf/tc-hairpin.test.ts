@@ -33,7 +33,7 @@ describe.skipIf(lacking)('hairpin', () => {
 
   const CASES = FAMILIES.flatMap(at => (['TCP', 'UDP'] as const).map(proto => ({ ...at, proto })))
 
-  test.each(CASES)('$family $proto: a pod that reaches itself sees the node, and gets its answer', at => {
+  test.each(CASES)('row 36: $family $proto: a pod that reaches itself sees the node, and gets its answer', at => {
     const { proto, pod, vip } = at
     node.services.add({ proto, frontends: [{ at: vip }], backends: [{ at: `${pod}:8080`, local: true }] })
     const first = proto === 'TCP' ? tcp(`${pod}:40000`, vip, 'S') : udp(`${pod}:40000`, vip)

@@ -80,7 +80,7 @@ describe.skipIf(lacking)('packet journeys', () => {
   }
 
   describe.each(CASES)('$family $proto', ({ family, proto, at }) => {
-    test('to a backend here, and back', () => {
+    test('rows 1 and 2: to a backend here, and back', () => {
       add({ proto, frontends: [{ at: `${at.node}:30080` }], backends: [{ at: `${at.here}:8080`, local: true }] })
       const sent = first(proto, `${at.client}:40000`, `${at.node}:30080`, { payload })
       const there = node.ingress(sent)
@@ -95,7 +95,7 @@ describe.skipIf(lacking)('packet journeys', () => {
       expectIntact(back, reply, family)
     })
 
-    test('to a backend on another node, and back', () => {
+    test('rows 1 and 2: to a backend on another node, and back', () => {
       add({ proto, frontends: [{ at: `${at.node}:30080` }], backends: [{ at: `${at.there}:8080` }] })
       const sent = first(proto, `${at.client}:40000`, `${at.node}:30080`, { payload })
       const there = node.ingress(sent)
@@ -143,7 +143,7 @@ describe.skipIf(lacking)('packet journeys', () => {
       expect(reply?.flow).toMatchObject({ ...facts, direction: FlowDirection.REPLY, sent: 0, heard: FlowSent.SENT })
     })
 
-    test('two clients with one source port reach one backend from two ports', () => {
+    test('row 34: two clients with one source port reach one backend from two ports', () => {
       add({ proto, frontends: [{ at: `${at.vip}:80` }], backends: [{ at: `${at.there}:8080` }] })
       const [a, b] = [at.client, at.other].map(client => node.ingress(first(proto, `${client}:40000`, `${at.vip}:80`)))
       if (!a || !b) throw new Error('two steps')
@@ -267,7 +267,7 @@ describe.skipIf(lacking)('packet journeys', () => {
 
     const twoRemote = { proto: 'TCP', backends: [{ at: `${at.there}:8080` }, { at: `${at.there2}:8080` }] } as const
 
-    test.each(['FA', 'R', 'RA'])('after %s from the client a SYN chooses again', flags => {
+    test.each(['FA', 'R', 'RA'])('row 4: after %s from the client a SYN chooses again', flags => {
       const service = add({ ...twoRemote, frontends: [{ at: `${at.vip}:80` }] })
       const syn = tcp(client, `${at.vip}:80`, 'S')
       const before = node.ingress(syn)
@@ -280,7 +280,7 @@ describe.skipIf(lacking)('packet journeys', () => {
       expect(node.services.flows()[0]?.flow.sent).toBe(FlowSent.SENT)
     })
 
-    test.each(['FA', 'RA'])('after %s from the backend, too', flags => {
+    test.each(['FA', 'RA'])('row 4: after %s from the backend, too', flags => {
       const service = add({ ...twoRemote, frontends: [{ at: `${at.vip}:80` }] })
       const syn = tcp(client, `${at.vip}:80`, 'S')
       const before = node.ingress(syn)
@@ -291,7 +291,7 @@ describe.skipIf(lacking)('packet journeys', () => {
     })
 
     test.each(['A', 'FA'])(
-      'a backend that answers the SYN with %s holds an old connection: the next SYN stays',
+      'row 4: a backend that answers the SYN with %s holds an old connection: the next SYN stays',
       flags => {
         const service = add({ ...twoRemote, frontends: [{ at: `${at.vip}:80` }] })
         const syn = tcp(client, `${at.vip}:80`, 'S')
@@ -306,7 +306,7 @@ describe.skipIf(lacking)('packet journeys', () => {
       },
     )
 
-    test('a backend that refuses ends the flow: the next SYN chooses again', () => {
+    test('row 4: a backend that refuses ends the flow: the next SYN chooses again', () => {
       const service = add({ ...twoRemote, frontends: [{ at: `${at.vip}:80` }] })
       const syn = tcp(client, `${at.vip}:80`, 'S')
       const before = node.ingress(syn)
@@ -315,7 +315,7 @@ describe.skipIf(lacking)('packet journeys', () => {
       expect(node.ingress(syn).packet.to).not.toBe(before.packet.to)
     })
 
-    test('a repeated SYN, and one on an established connection, stay where they are', () => {
+    test('rows 2 and 5: a repeated SYN, and one on an established connection, stay where they are', () => {
       const service = add({ ...twoRemote, frontends: [{ at: `${at.vip}:80` }] })
       const syn = tcp(client, `${at.vip}:80`, 'S')
       const before = node.ingress(syn)
@@ -337,7 +337,7 @@ describe.skipIf(lacking)('packet journeys', () => {
       expect(node.ingress(syn).packet.to).not.toBe(before.packet.to)
     })
 
-    test.each(['A', 'SA', 'FA', 'R', 'PA', ''])('without a flow %s goes to the stack untouched', flags => {
+    test.each(['A', 'SA', 'FA', 'R', 'PA', ''])('row 6: without a flow %s goes to the stack untouched', flags => {
       add({ ...twoRemote, frontends: [{ at: `${at.vip}:80` }] })
       const frame = tcp(client, `${at.vip}:80`, flags)
       expect(node.ingress(frame)).toMatchObject({ outcome: 'unknown_flow', verdict: 'next', frame })
@@ -348,7 +348,7 @@ describe.skipIf(lacking)('packet journeys', () => {
   describe.each(['IPv4', 'IPv6'] as const)('UDP %s', family => {
     const at = PLAN[family]
 
-    test('a datagram of a flow to a removed backend goes to another, from the same client port', () => {
+    test('row 41: a datagram of a flow to a removed backend goes to another, from the same client port', () => {
       const service = add({
         proto: 'UDP',
         frontends: [{ at: `${at.vip}:53` }],
@@ -366,7 +366,7 @@ describe.skipIf(lacking)('packet journeys', () => {
       expect(node.ingress(answer(before), 'up1').outcome).toBe('not_service')
     })
 
-    test('the last backend gone: refused, and no flow remains', () => {
+    test('row 41: the last backend gone: refused, and no flow remains', () => {
       const service = add({ proto: 'UDP', frontends: [{ at: `${at.vip}:53` }], backends: [{ at: `${at.there}:5353` }] })
       const sent = udp(`${at.client}:40000`, `${at.vip}:53`)
       node.ingress(sent)
@@ -375,7 +375,7 @@ describe.skipIf(lacking)('packet journeys', () => {
       expect(node.services.flows()).toEqual([])
     })
 
-    test('rows 23 and 25: over IPv4 no checksum stays none; a wrong one stays wrong', () => {
+    test('rows 23 and 25: no checksum stays none where there may be none; a wrong one stays wrong', () => {
       add({ proto: 'UDP', frontends: [{ at: `${at.vip}:53` }], backends: [{ at: `${at.there}:5353` }] })
       const send = (checksum: 'zero' | 'wrong') =>
         node.ingress(udp(`${at.client}:40000`, `${at.vip}:53`, { checksum })).packet.checksums

@@ -169,15 +169,15 @@ describe.skipIf(lacking)('every way out of the packet programs', () => {
   })
   afterAll(() => node.close())
 
-  test.each(CUT_SHORT)('$name: dropped as $outcome', ({ outcome, frame }) => {
+  test.each(CUT_SHORT)('row 11: $name: dropped as $outcome', ({ outcome, frame }) => {
     expect(node.ingress(frame)).toMatchObject({ outcome, verdict: 'drop', counted: frame.length })
   })
 
-  test.each(CUT_SHORT)('$name: at egress, too', ({ outcome, frame }) => {
+  test.each(CUT_SHORT)('row 11: $name: at egress, too', ({ outcome, frame }) => {
     expect(node.egress(frame)).toMatchObject({ outcome, verdict: 'drop' })
   })
 
-  test.each(LEFT_ALONE)('$name: left alone as $outcome', ({ outcome, frame }) => {
+  test.each(LEFT_ALONE)('rows 6, 11 and 31: $name: left alone as $outcome', ({ outcome, frame }) => {
     expect(node.ingress(frame)).toMatchObject({ outcome, verdict: 'next', frame, counted: frame.length })
     expect(node.services.flows()).toEqual([])
   })
@@ -189,10 +189,13 @@ describe.skipIf(lacking)('every way out of the packet programs', () => {
     },
   )
 
-  test.each(DROPPED)('$name: dropped as $outcome, without a trace in the flow table', ({ outcome, frame }) => {
-    expect(node.ingress(frame)).toMatchObject({ outcome, verdict: 'drop', counted: frame.length })
-    expect(node.services.flows()).toEqual([])
-  })
+  test.each(DROPPED)(
+    'rows 39 and 48: $name: dropped as $outcome, without a trace in the flow table',
+    ({ outcome, frame }) => {
+      expect(node.ingress(frame)).toMatchObject({ outcome, verdict: 'drop', counted: frame.length })
+      expect(node.services.flows()).toEqual([])
+    },
+  )
 
   test.each(ANSWERED)('$name: answered as $outcome, without a trace in the flow table', ({ outcome, frame }) => {
     expect(node.ingress(frame)).toMatchObject({ outcome, verdict: 'redirect' })

@@ -35,8 +35,10 @@ const FAMILIES = {
   IPv6: { frontend: '2001:db8:f::1', here: '2001:db8:a1::5', there: '2001:db8:a2::5', narrow: '2001:db8:a2::6' },
 } as const
 
-/** Says how many bytes came. */
+/** Says how many bytes came, in a connection or in a datagram. */
 const SERVER = `
+const u = require('dgram').createSocket('udp6')
+u.on('message', (m, from) => u.send(String(m.length), from.port, from.address)).bind(5353, '::')
 require('net').createServer({ allowHalfOpen: true }, s => {
   let n = 0
   s.on('data', d => { n += d.length }).on('end', () => s.end(String(n)))
@@ -95,6 +97,13 @@ function connectNamespaces(): void {
   }
 }
 
+/** Forgets what the client learnt of the frontends' paths. */
+function forgetPaths(): void {
+  for (const version of ['-4', '-6']) {
+    execFileSync('ip', [version, '-n', `${PREFIX}-client`, 'route', 'flush', 'cache'])
+  }
+}
+
 async function call(proto: 'TCP' | 'UDP', address: string, port: number, bytes: number) {
   const words = [enter('client'), process.execPath, '-e', CLIENT, proto, address, String(port), String(bytes)]
   const child = spawn('nsenter', words, { stdio: ['ignore', 'pipe', 'inherit'] })
@@ -113,6 +122,7 @@ describe.skipIf(lacking)('what clients hear of errors', () => {
   const servers: ChildProcess[] = []
   const dir = mkdtempSync(join(tmpdir(), 'waggle-tcr-'))
   const offload = join(dir, 'tc-offload')
+  const pathMtu = join(dir, 'tc-path-mtu')
 
   /** Packets of all CPUs that left a program that way. */
   function counted(hook: number, outcome: number): number {
@@ -128,6 +138,7 @@ describe.skipIf(lacking)('what clients hear of errors', () => {
     // The node's devices finish no checksum themselves, so that the client verifies what we made.
     execFileSync('gcc', ['-O1', '-o', offload, join(import.meta.dirname, 'tc-offload.c')])
     execFileSync(offload, [`/run/netns/${PREFIX}-node`, 'off', 'up0', 'up1', 'pod0'])
+    execFileSync('gcc', ['-O1', '-o', pathMtu, join(import.meta.dirname, 'tc-path-mtu.c')])
     object.load()
     const services = new TestServices(object)
     native.inNetns(`/run/netns/${PREFIX}-node`, () => {
@@ -147,6 +158,9 @@ describe.skipIf(lacking)('what clients hear of errors', () => {
         add(30081, { at: at(there, 8080) })
         add(30082)
         add(30083, { at: at(narrow, 8080) })
+        add(30084, { at: at(here, 5353), local: true })
+        add(30085, { at: at(there, 5353) })
+        add(30086, { at: at(narrow, 5353) })
       }
     }
     for (const name of ['here', 'there'] as const) {
@@ -175,33 +189,41 @@ describe.skipIf(lacking)('what clients hear of errors', () => {
   describe.each(Object.entries(FAMILIES))('%s', (_, { frontend }) => {
     test.each([
       {
-        row: 17,
         where: 'here, behind a router with a smaller MTU,',
         port: 30080,
         told: [Hook.TC_EGRESS, Outcome.ICMP_TRANSLATED],
       },
       {
-        row: 17,
         where: 'on another node, behind such a router,',
         port: 30081,
         told: [Hook.TC_INGRESS, Outcome.ICMP_TRANSLATED],
       },
       {
-        row: 28,
         where: 'by a route of this node with a smaller MTU',
         port: 30083,
         told: [Hook.TC_INGRESS, Outcome.TOO_BIG],
       },
-    ] as const)('row $row: a backend $where gets 1 MB', async ({ port, told }) => {
-      // What the client learnt of the frontend's path before.
-      for (const version of ['-4', '-6']) {
-        execFileSync('ip', [version, '-n', `${PREFIX}-client`, 'route', 'flush', 'cache'])
-      }
+    ] as const)('rows 17 and 28: a backend $where gets 1 MB', async ({ port, told }) => {
+      forgetPaths()
       const [hook, outcome] = told
       const before = counted(hook, outcome)
       expect((await call('TCP', frontend, port, 1 << 20)).result).toBe(String(1 << 20))
       expect(counted(hook, outcome)).toBeGreaterThan(before)
     })
+
+    test.each([
+      { where: 'here, behind a router with a smaller MTU,', port: 30084, mtu: 1300 },
+      { where: 'on another node, behind such a router,', port: 30085, mtu: 1300 },
+      { where: 'by a route of this node with a smaller MTU', port: 30086, mtu: 1280 },
+    ])(
+      'rows 17 and 28: UDP that may not be fragmented, to a backend $where: EMSGSIZE, and what fits is answered',
+      ({ port, mtu }) => {
+        forgetPaths()
+        const words = [enter('client'), pathMtu, frontend, String(port), '1400']
+        const said = execFileSync('nsenter', words, { encoding: 'utf8' })
+        expect(said).toBe(`EMSGSIZE ${mtu} ${mtu - (frontend.includes(':') ? 48 : 28)}\n`)
+      },
+    )
 
     test.each(['TCP', 'UDP'] as const)('row 40: a Service without backends refuses %s at once', async proto => {
       const { result, ms } = await call(proto, frontend, 30082, 1)

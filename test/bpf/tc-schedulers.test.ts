@@ -171,14 +171,14 @@ describe.skipIf(lacking)('packets', () => {
     expect(web.ask(ports(200))).toEqual(first)
   })
 
-  test.each(['maglev', 'source-hash'] as const)(
-    'row 47: %s is the same on another node, and stays when a backend goes',
-    name => {
+  test.each(families.flatMap(family => (['maglev', 'source-hash'] as const).map(name => ({ family, name }))))(
+    'row 47: $name over $family is the same on another node, and stays when a backend goes',
+    ({ family, name }) => {
       const all = Array.from({ length: 10 }, (_, i) => i + 1)
-      const here = new Web(name, all).ask(clients(1500))
+      const here = new Web(name, all, { family }).ask(clients(1500))
       // Another node learnt of them in another order: other indexes.
       node.services.clear()
-      const other = new Web(name, [...all].reverse())
+      const other = new Web(name, [...all].reverse(), { family })
       expect(other.ask(clients(1500))).toEqual(here)
 
       other.use(all.filter(n => n !== 4))

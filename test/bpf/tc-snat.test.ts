@@ -75,7 +75,7 @@ describe.skipIf(lacking)('source ports', () => {
       return node.ingress(proto === 'TCP' ? tcp(from, to, 'S') : udp(from, to))
     }
 
-    test.each(['TCP', 'UDP'] as const)('%s: all differ, until none is left', proto => {
+    test.each(['TCP', 'UDP'] as const)('row 35: %s ports all differ, until none is left', proto => {
       start({ snatPorts: [2000, 2003] })
       const ports = [40000, 40001, 40002, 40003].map(port => portOf(open(proto, port).packet.from))
       expect(ports.sort()).toEqual([2000, 2001, 2002, 2003])
@@ -95,7 +95,7 @@ describe.skipIf(lacking)('source ports', () => {
       expect(open('UDP', 41000).outcome).toBe('snat_exhausted')
     })
 
-    test('a client that dials again from the same port gets the same one: its old connection may be in TIME_WAIT there', () => {
+    test('rows 4 and 45: a client that dials again from the same port gets the same one: its old connection may be in TIME_WAIT there', () => {
       start({})
       const [from, to] = [`${client}:40000`, `${vip}:80`]
       const first = open('TCP', 40000).packet.from

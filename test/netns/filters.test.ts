@@ -62,14 +62,14 @@ describe.skipIf(CANNOT_RUN)(titled('filters and clients'), () => {
       expect(await lab.load(host, target, { mode, count: 2 })).toMatchObject({ ok: 0, errors: { EPERM: 2 } })
     }
 
-    test.each(balancer(10))('a range of outside clients lets them in, pods and nodes not: %s', async target => {
+    test.each(balancer(10))('row 39: a range of outside clients lets them in, pods and nodes not: %s', async target => {
       await served('client', target)
       await refused('pod-a1', target)
       await refused('pod-b1', target)
       await refused('node-a', target)
     })
 
-    test.each(balancer(11))('a range of the pods lets in pods of every node, nobody else: %s', async target => {
+    test.each(balancer(11))('row 39: a range of the pods lets in pods of every node, nobody else: %s', async target => {
       await dropped('client', target)
       await served('pod-a1', target)
       await served('pod-b1', target)
@@ -107,10 +107,13 @@ describe.skipIf(CANNOT_RUN)(titled('filters and clients'), () => {
       },
     )
 
-    test.each([...cluster(14), ...balancer(14), ...nodeA(30094)])('a pod reaches itself through %s', async target => {
-      const result = await lab.load('pod-a1', target, { mode, count: 20 })
-      expect(result).toMatchObject({ backends: { 'pod-a1': 20 }, errors: {} })
-    })
+    test.each([...cluster(14), ...balancer(14), ...nodeA(30094)])(
+      'row 36: a pod reaches itself through %s',
+      async target => {
+        const result = await lab.load('pod-a1', target, { mode, count: 20 })
+        expect(result).toMatchObject({ backends: { 'pod-a1': 20 }, errors: {} })
+      },
+    )
   })
 
   test('what was denied is counted at both layers, and shown with its networks', async () => {

@@ -74,12 +74,12 @@ describe.skipIf(CANNOT_RUN)(titled('pods served by their packets'), () => {
       expect(result).toMatchObject({ backends: { 'pod-b1': 20 }, errors: {} })
     })
 
-    test.each(frontends(12))('a pod reaches itself: %s', async target => {
+    test.each(frontends(12))('row 36: a pod reaches itself: %s', async target => {
       const result = await lab.load('pod-a1', target, { mode, count: 20 })
       expect(result).toMatchObject({ backends: { 'pod-a1': 20 }, errors: {} })
     })
 
-    test.each(frontends(14))('a backend in the host network of its node: %s', async target => {
+    test.each(frontends(14))('row 36: a backend in the host network of its node: %s', async target => {
       for (const client of ['pod-a1', 'client']) {
         if (client === 'client' && /^10\.96|^\[2001:db8:96:/.test(target)) continue
         const result = await lab.load(client, target, { mode, count: 10 })

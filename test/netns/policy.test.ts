@@ -95,7 +95,7 @@ describe.skipIf(CANNOT_RUN)(titled('policies and refusals'), () => {
     })
   })
 
-  describe('refused at once', () => {
+  describe('row 40: refused at once', () => {
     const cases = [
       ['a port that the Service does not have', [...cluster(10, 81), ...balancer(10, 81)]],
       ['a Service without backends', [...cluster(12), ...balancer(12)]],
@@ -125,7 +125,7 @@ describe.skipIf(CANNOT_RUN)(titled('policies and refusals'), () => {
   })
 
   describe('when no endpoint is ready', () => {
-    test.each(cluster(13))('those that still serve while terminating are used: %s', async target => {
+    test.each(cluster(13))('row 42: those that still serve while terminating are used: %s', async target => {
       expect(await lab.load('pod-a1', target, { count: 50 })).toMatchObject({ backends: { 'pod-a2': 50 }, errors: {} })
     })
   })

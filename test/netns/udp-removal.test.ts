@@ -33,12 +33,12 @@ describe.skipIf(CANNOT_RUN)(titled('a UDP backend that is removed'), () => {
   const clusterIPs = ['10.96.0.10:80', '[2001:db8:96::10]:80']
   const nodePorts = ['192.168.0.11:30080', '[2001:db8:192::11]:30080']
 
-  test.each(clusterIPs)('a connected socket gets EPERM once, the next one a live backend: %s', async target => {
+  test.each(clusterIPs)('row 41: a connected socket gets EPERM once, the next one a live backend: %s', async target => {
     const { errors, failed } = await acrossRemoval('pod-a1', target, { mode: 'udp-keep' })
     expect({ errors, failed }).toEqual({ errors: { EPERM: 1 }, failed: 1 })
   })
 
-  test.each(clusterIPs)('an unconnected socket sends its next datagram to a live one: %s', async target => {
+  test.each(clusterIPs)('row 41: an unconnected socket sends its next datagram to a live one: %s', async target => {
     expect((await acrossRemoval('pod-a1', target, { mode: 'udp-sendto' })).errors).toEqual({})
   })
 
@@ -46,7 +46,7 @@ describe.skipIf(CANNOT_RUN)(titled('a UDP backend that is removed'), () => {
     expect((await acrossRemoval('pod-a1', target, { mode: 'udp' })).errors).toEqual({})
   })
 
-  test.each(nodePorts)("an outside client's next datagram reaches a live one: %s", async target => {
+  test.each(nodePorts)("row 41: an outside client's next datagram reaches a live one: %s", async target => {
     // A datagram may be on its way to the old backend when its flow ends.
     expect((await acrossRemoval('client', target, { mode: 'udp-keep' })).failed).toBeLessThanOrEqual(1)
   })

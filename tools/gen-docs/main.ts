@@ -1,9 +1,12 @@
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { PACKET_TABLE } from '../../test/packet-table.js'
 import { cliPage } from './cli.js'
 import { configurationPage } from './configuration.js'
 import { metricsPage } from './metrics.js'
 import { outcomesPage } from './outcomes.js'
+import { packetTablePage } from './packet-table.js'
+import { rowTests } from './test-titles.js'
 
 /**
  * Writes the generated pages of docs/reference/. With --check it writes nothing and ends
@@ -13,10 +16,20 @@ import { outcomesPage } from './outcomes.js'
 const ROOT = join(import.meta.dirname, '../..')
 const FOLDER = join(ROOT, 'docs/reference')
 
+/** Every test of the tree that names a row of the packet table. */
+function allRowTests() {
+  const files = readdirSync(join(ROOT, 'test'), { recursive: true, encoding: 'utf8' })
+    .filter(name => name.endsWith('.ts'))
+    .map(name => `test/${name}`)
+    .sort()
+  return files.flatMap(file => rowTests(file, readFileSync(join(ROOT, file), 'utf8')))
+}
+
 const pages = new Map([
   ['configuration.md', configurationPage()],
   ['cli.md', cliPage()],
   ['metrics.md', metricsPage()],
+  ['packet-table.md', packetTablePage(PACKET_TABLE, allRowTests())],
   ['outcomes.md', outcomesPage(readFileSync(join(ROOT, 'bpf/layout/outcome.h'), 'utf8'))],
 ])
 
