@@ -21,7 +21,7 @@ export function differential(name: string, settings: Settings): void {
     })
     afterAll(() => node.close())
 
-    test(`row 46: ${PACKETS} random packets, SEED=${SEED}`, () => {
+    test(`row 46: ${PACKETS} random packets over IPv4 and IPv6, SEED=${SEED}`, () => {
       const start = process.hrtime.bigint()
       runDifferential(node, SEED, PACKETS)
       const seconds = Number(process.hrtime.bigint() - start) / 1e9

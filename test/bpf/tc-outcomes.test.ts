@@ -223,7 +223,16 @@ describe.skipIf(lacking)('every way out of the packet programs', () => {
     ]
     // tc-icmp and tc-reject, too.
     const replies = ['icmp_translated', 'ping_answered', 'ping_ignored', 'reply_limited']
-    const elsewhere = ['delivered', 'forwarded', 'replied', 'snat_exhausted', 'flows_full', 'port_moved', ...arriving, ...replies]
+    const elsewhere = [
+      'delivered',
+      'forwarded',
+      'replied',
+      'snat_exhausted',
+      'flows_full',
+      'port_moved',
+      ...arriving,
+      ...replies,
+    ]
     const notHere = ['continue', 'translated', 'stale_socket', 'rewrite_failed']
     const all = Object.values(outcomeNames).filter(name => !elsewhere.includes(name) && !notHere.includes(name))
     expect(new Set(all)).toEqual(here)

@@ -37,8 +37,12 @@ const FAMILIES = {
 
 /** Says how many bytes came, in a connection or in a datagram. */
 const SERVER = `
-const u = require('dgram').createSocket('udp6')
-u.on('message', (m, from) => u.send(String(m.length), from.port, from.address)).bind(5353, '::')
+// A socket for each address: an answer must come from the one that was asked.
+for (const { address, family, internal } of Object.values(require('os').networkInterfaces()).flat()) {
+  if (internal || address.startsWith('fe80')) continue
+  const u = require('dgram').createSocket(family === 'IPv6' ? 'udp6' : 'udp4')
+  u.on('message', (m, from) => u.send(String(m.length), from.port, from.address)).bind(5353, address)
+}
 require('net').createServer({ allowHalfOpen: true }, s => {
   let n = 0
   s.on('data', d => { n += d.length }).on('end', () => s.end(String(n)))
