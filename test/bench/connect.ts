@@ -1,5 +1,8 @@
-import { applyAll, startDataplane } from './dataplane.js'
-import { desiredState, PORT_KINDS, type PortSpec } from './generate.js'
+import { connectionRate } from './connect-rate.js'
+import { applyAll, setDevices, startDataplane } from './dataplane.js'
+import type { Effort } from './effort.js'
+import { attachEmpty } from './empty-hooks.js'
+import { desiredState, type PortSpec } from './generate.js'
 import { EchoServer, type Step, type Target, TimingClient } from './net-client.js'
 import {
   backendAddress,
@@ -7,6 +10,9 @@ import {
   CLIENT,
   FAMILIES,
   type Family,
+  NODE_IN,
+  NODE_OUT,
+  type NodeDevice,
   nodeOf,
   SERVER,
   SERVER_PORT,
@@ -14,73 +20,41 @@ import {
   shortenConntrack,
 } from './paths.js'
 import { compare, interleave, type Results, type Row, type Skip, type Variant } from './result.js'
-import { iptablesRules, nftRules, type RuleService } from './rules.js'
-import { findTool, World } from './world.js'
+import { loadRival, RIVALS, type Rival, RivalLoads } from './rivals.js'
+import type { RuleService } from './rules.js'
+import { World } from './world.js'
 
 const BENCH = 'connect'
-const SIZES = [10, 1_000, 10_000] as const
-const ROUNDS = 21
-const STEPS = 300
 /** No step needs an answer of the server. */
 const SERVER_PAUSE_US = 2_000
 const SERVICE_PORT = 80
 const LIMITS = {
-  services: 65_536,
-  frontends: 131_072,
-  backends: 131_072,
+  services: 262_144,
+  // An address has an entry of its own beside its port's.
+  frontends: 262_144,
+  backends: 524_288,
   slots: 1_048_576,
-  flows: 1024,
+  flows: 65_536,
   sourceRanges: 1024,
 }
+/** UDP is measured up to so many Services. */
+const MOST_UDP = 10_000
 const DIRECT = 'direct'
-
-/** A rival: rules in a node namespace of their own. */
-interface Peer {
-  readonly name: string
-  readonly path: number
-  readonly tool: Readonly<Record<Family, string>>
-  /** Beyond that many Services loading its rules alone takes too long. */
-  readonly maxServices: number
-  readonly rules: (services: readonly RuleService[], family: Family) => string
-  readonly load: readonly string[]
-  readonly flush: readonly string[]
-  /** Whether the place of a Service in the rules matters. */
-  readonly linear: boolean
-}
-
-const PEERS: readonly Peer[] = [
-  {
-    name: 'nft',
-    path: 1,
-    tool: { IPv4: 'nft', IPv6: 'nft' },
-    maxServices: 10_000,
-    rules: nftRules,
-    load: ['-f', '-'],
-    flush: ['flush', 'ruleset'],
-    linear: false,
-  },
-  ...(['legacy', 'nft'] as const).map(
-    (kind, i): Peer => ({
-      name: `iptables-${kind}`,
-      path: 2 + i,
-      tool: { IPv4: `iptables-${kind}-restore`, IPv6: `ip6tables-${kind}-restore` },
-      maxServices: kind === 'nft' ? 1_000 : 10_000,
-      rules: iptablesRules,
-      load: [],
-      flush: [],
-      linear: true,
-    }),
-  ),
-]
+/** Backends of a Service, there and here. */
+const ENDPOINTS = 2
+/** Backends have so many addresses, which a path's network has room for. */
+const ADDRESSES = 60_000
+/** Paths through a node each: direct and sockets, packets to backends elsewhere, to backends here, the rivals. */
+const PATH = { direct: 0, elsewhere: 1, here: 2, empty: 3, rivals: 4 } as const
 
 /**
- * What a new connection from a pod to a ClusterIP costs, against one to the backend itself,
- * and what the kernel's own filters take for the same, with few and with many Services.
+ * What a new connection to a Service costs, chosen at the socket or by its packets, against
+ * one to the backend itself and through the kernel's own filters, with few and many Services.
  */
-export async function connect(progress: (line: string) => void): Promise<Results> {
+export async function connect(progress: (line: string) => void, effort: Effort): Promise<Results> {
   const world = new World(BENCH)
   try {
-    return await new ConnectBench(world, progress).run()
+    return await new ConnectBench(world, progress, effort).run()
   } finally {
     world.close()
   }
@@ -89,135 +63,209 @@ export async function connect(progress: (line: string) => void): Promise<Results
 class ConnectBench {
   readonly #world: World
   readonly #progress: (line: string) => void
+  readonly #effort: Effort
+  readonly #loads = new RivalLoads()
   readonly #rows: Row[] = []
   readonly #skips: Skip[] = []
   readonly #bare: string
   readonly #pod: string
 
-  constructor(world: World, progress: (line: string) => void) {
+  constructor(world: World, progress: (line: string) => void, effort: Effort) {
     this.#world = world
     this.#progress = progress
+    this.#effort = effort
     this.#bare = world.cgroup('bare')
     this.#pod = world.cgroup('pod')
   }
 
   async run(): Promise<Results> {
     const world = this.#world
-    buildPaths(world, 1 + PEERS.length)
+    buildPaths(world, PATH.rivals + RIVALS.length)
     const binary = world.compile('netclient.c')
-    await EchoServer.start(world, binary, SERVER, SERVER_PORT, SERVER_PAUSE_US)
-    const client = new TimingClient(world, binary, CLIENT)
-    const dataplane = await startDataplane(world, { bpffs: world.bpffs(), cgroup: this.#pod }, LIMITS)
-    for (const n of SIZES) {
-      const writes = await applyAll(dataplane, state(n))
-      this.#progress(`${n} Services: ${writes} writes into the maps, loading the rules of the others`)
-      const peers = FAMILIES.map(family => ({ family, peers: this.#loadPeers(family, n) }))
-      for (const { family, peers: loaded } of peers) {
-        this.#progress(`${n} Services, ${family}: ${ROUNDS} rounds`)
-        await this.#measure(client, n, family, loaded)
+    const dataplanes = await this.#startDataplanes()
+    attachEmpty(world, PATH.empty)
+    for (const [i, n] of this.#effort.sizes.entries()) {
+      // Only ever more: an index that was given up is not used again for minutes.
+      this.#progress(`${n} Services of both families: writing them`)
+      for (const { dataplane, ports } of dataplanes) {
+        await applyAll(
+          dataplane,
+          desiredState(
+            i + 1,
+            FAMILIES.flatMap(family => ports(n, family)),
+          ),
+        )
+      }
+      for (const family of FAMILIES) {
+        const rivals = this.#loadRivals(family, n)
+        this.#progress(`${n} Services, ${family}: ${this.#effort.rounds} rounds`)
+        const server = await EchoServer.start(world, binary, SERVER, SERVER_PORT, SERVER_PAUSE_US)
+        const client = new TimingClient(world, binary, CLIENT)
+        await this.#measure(client, n, family, rivals)
+        await client.stop()
+        await server.stop()
+        if (i === 0) {
+          this.#progress(`${n} Services, ${family}: connections a second`)
+          const targets = this.#rates(n, family, rivals)
+          this.#rows.push(...(await connectionRate(world, binary, this.#effort, n, family, targets)))
+        }
       }
     }
     return { rows: this.#rows, skips: this.#skips }
   }
 
-  async #measure(client: TimingClient, n: number, family: Family, peers: readonly Peer[]): Promise<void> {
+  /** One for each node that serves packets, since a dataplane knows one; the first serves sockets, too. */
+  async #startDataplanes() {
+    const start = async (name: 'elsewhere' | 'here', cgroup: string, devices: readonly NodeDevice[]) => {
+      const dataplane = await startDataplane(this.#world, { bpffs: this.#world.bpffs(name), cgroup }, LIMITS)
+      setDevices(this.#world, dataplane, PATH[name], devices)
+      return dataplane
+    }
+    return [
+      {
+        dataplane: await start('elsewhere', this.#pod, [NODE_IN, NODE_OUT]),
+        ports: (n: number, family: Family) => [
+          ...services(PATH.direct, n, family, 'TCP', false),
+          ...services(PATH.direct, Math.min(n, MOST_UDP), family, 'UDP', false),
+          ...services(PATH.elsewhere, n, family, 'TCP', false),
+        ],
+      },
+      {
+        dataplane: await start('here', this.#world.cgroup('unused'), [NODE_IN]),
+        ports: (n: number, family: Family) => services(PATH.here, n, family, 'TCP', true),
+      },
+    ]
+  }
+
+  async #measure(client: TimingClient, n: number, family: Family, rivals: readonly Rival[]): Promise<void> {
     const at = (cgroup: string, step: Step, what: string, target: Target): Variant => ({
       what,
       run: async () => {
         await client.moveTo(cgroup)
-        return client.time(step, target, STEPS)
+        return client.time(step, target, this.#effort.steps)
       },
     })
-    const backend = { address: backendAddress(0, family, 0), port: SERVER_PORT, span: n }
-    const service = { address: serviceAddress(0, family, 0), port: SERVICE_PORT, span: n }
-    const through = (peer: Peer, first: number, span: number) => ({
-      address: serviceAddress(peer.path, family, first),
-      port: SERVICE_PORT,
-      span,
-    })
-    const ours = (step: Step) => [
-      at(this.#bare, step, DIRECT, backend),
-      at(this.#bare, step, 'direct again', backend),
-      at(this.#pod, step, 'waggle, no Service', backend),
-      at(this.#pod, step, 'waggle', service),
+    const direct = backends(PATH.direct, n, family)
+    const sockets = (step: Step) => [
+      at(this.#bare, step, DIRECT, direct),
+      at(this.#bare, step, 'direct again', direct),
+      at(this.#pod, step, 'socket, no Service', direct),
+      at(this.#pod, step, 'socket', service(PATH.direct, n, family)),
     ]
-    const nft = peers.filter(peer => !peer.linear)
     const suites: readonly { step: Step; what: string; variants: readonly Variant[] }[] = [
       {
         step: 'tcp',
         what: 'TCP connect and close',
         variants: [
-          ...ours('tcp'),
-          ...nft.map(peer => at(this.#bare, 'tcp', peer.name, through(peer, 0, n))),
-          ...peers
-            .filter(peer => peer.linear)
-            .flatMap(peer => [
-              at(this.#bare, 'tcp', `${peer.name}, first rule`, through(peer, 0, 1)),
-              at(this.#bare, 'tcp', `${peer.name}, last rule`, through(peer, n - 1, 1)),
-            ]),
+          ...sockets('tcp'),
+          at(this.#bare, 'tcp', 'empty programs', backends(PATH.empty, n, family)),
+          at(this.#bare, 'tcp', 'packets, no Service', backends(PATH.elsewhere, n, family)),
+          at(this.#bare, 'tcp', 'packets, backend elsewhere', service(PATH.elsewhere, n, family)),
+          at(this.#bare, 'tcp', 'packets, backend here', service(PATH.here, n, family)),
+          ...rivals.flatMap(rival => [
+            at(this.#bare, 'tcp', rival.name, service(rivalPath(rival), n, family)),
+            ...(rival.linear
+              ? [at(this.#bare, 'tcp', `${rival.name}, last rule`, service(rivalPath(rival), 1, family, n - 1))]
+              : []),
+          ]),
         ],
       },
-      { step: 'udp', what: 'UDP connect and close', variants: ours('udp') },
-      {
-        step: 'datagram',
-        what: 'UDP connect, one datagram, close',
-        variants: [...ours('datagram'), ...nft.map(peer => at(this.#bare, 'datagram', peer.name, through(peer, 0, n)))],
-      },
+      ...(n > MOST_UDP
+        ? []
+        : ([
+            { step: 'udp', what: 'UDP connect and close', variants: sockets('udp') },
+            { step: 'datagram', what: 'UDP connect, one datagram, close', variants: sockets('datagram') },
+          ] as const)),
     ]
     for (const { what, variants } of suites) {
-      const samples = await interleave(variants, ROUNDS)
+      const samples = await interleave(variants, this.#effort.rounds)
       const rows = compare({ bench: BENCH, n, family, unit: 'µs' }, samples, DIRECT, 1e-3)
       this.#rows.push(...rows.map(row => ({ ...row, what: `${what}: ${row.what}` })))
     }
   }
 
+  /** Where whole connections go, request and answer included, to be counted by the second. */
+  #rates(n: number, family: Family, rivals: readonly Rival[]) {
+    return [
+      { what: DIRECT, cgroup: this.#bare, target: backends(PATH.direct, n, family) },
+      { what: 'direct again', cgroup: this.#bare, target: backends(PATH.direct, n, family) },
+      { what: 'socket', cgroup: this.#pod, target: service(PATH.direct, n, family) },
+      { what: 'packets, backend elsewhere', cgroup: this.#bare, target: service(PATH.elsewhere, n, family) },
+      { what: 'packets, backend here', cgroup: this.#bare, target: service(PATH.here, n, family) },
+      ...rivals.map(rival => ({
+        what: rival.name,
+        cgroup: this.#bare,
+        target: service(rivalPath(rival), n, family),
+      })),
+    ]
+  }
+
   /** Loads each rival's rules for `n` Services; those that cannot are skipped with a reason. */
-  #loadPeers(family: Family, n: number): Peer[] {
-    return PEERS.filter(peer => {
+  #loadRivals(family: Family, n: number): Rival[] {
+    return RIVALS.filter(rival => {
       const skip = (why: string) => {
-        this.#skips.push({ bench: BENCH, what: `${peer.name}, ${family}, ${n} Services`, why })
+        this.#skips.push({ bench: BENCH, what: `${rival.name}, ${family}, ${n} Services`, why })
         return false
       }
-      const tool = findTool(peer.tool[family])
-      if (tool === undefined) return skip(`${peer.tool[family]} is not installed`)
-      if (n > peer.maxServices) return skip('loading its rules takes most of a minute')
-      const services = Array.from({ length: n }, (_, i) => ({
-        address: serviceAddress(peer.path, family, i),
-        port: SERVICE_PORT,
-        backend: backendAddress(peer.path, family, i),
-        backendPort: SERVER_PORT,
-      }))
-      try {
-        // nft knows both families: the second must not flush the first.
-        if (peer.flush.length > 0 && family === FAMILIES[0]) {
-          this.#world.inNetns(nodeOf(peer.path), [tool, ...peer.flush])
-        }
-        this.#world.inNetns(nodeOf(peer.path), [tool, ...peer.load], peer.rules(services, family))
-        shortenConntrack(this.#world, peer.path)
-        return true
-      } catch (error) {
-        return skip(firstLine(error))
-      }
+      const expected = this.#loads.expect(rival, n)
+      const { loadSeconds } = this.#effort
+      if (expected > loadSeconds) return skip(`loading its rules would take about ${Math.round(expected)} s`)
+      this.#progress(`${n} Services, ${family}: loading the rules of ${rival.name}`)
+      const began = performance.now()
+      const why = loadRival(
+        this.#world,
+        nodeOf(rivalPath(rival)),
+        rival,
+        ruleServices(rivalPath(rival), rival, n, family),
+        { family },
+        loadSeconds,
+      )
+      const took = (performance.now() - began) / 1000
+      this.#loads.note(rival, n, took)
+      if (why !== undefined) return skip(why)
+      if (took > 1) this.#progress(`${n} Services, ${family}: ${rival.name} took ${took.toFixed(0)} s`)
+      shortenConntrack(this.#world, rivalPath(rival))
+      return true
     })
   }
 }
 
-/** `n` Services in both families, TCP and UDP, each with two backends of its own that the client's direct path reaches. */
-function state(n: number) {
-  const ports = Array.from({ length: n }, (_, i) =>
-    PORT_KINDS.map(
-      ({ family, protocol }): PortSpec => ({
-        name: `svc-${i}`,
-        family,
-        protocol,
-        frontends: [{ kind: 'ClusterIP', address: serviceAddress(0, family, i), port: SERVICE_PORT }],
-        backends: [0, 1].map(k => ({ address: backendAddress(0, family, 2 * i + k), port: SERVER_PORT })),
-      }),
-    ),
-  )
-  return desiredState(n, ports.flat())
+function rivalPath(rival: Rival): number {
+  return PATH.rivals + RIVALS.indexOf(rival)
 }
 
-function firstLine(error: unknown): string {
-  return (error instanceof Error ? error.message : String(error)).split('\n').slice(0, 2).join(' ')
+/** `span` Services of a path from the `first` on. */
+function service(path: number, span: number, family: Family, first = 0): Target {
+  return { address: serviceAddress(path, family, first), port: SERVICE_PORT, span }
+}
+
+/** As many server addresses, without a Service. */
+function backends(path: number, span: number, family: Family): Target {
+  return { address: backendAddress(path, family, 0), port: SERVER_PORT, span }
+}
+
+function endpoints(path: number, family: Family, i: number, count: number): string[] {
+  return Array.from({ length: count }, (_, k) => backendAddress(path, family, (count * i + k) % ADDRESSES))
+}
+
+/** `n` Services of one family that the client reaches by `path`. */
+function services(path: number, n: number, family: Family, protocol: 'TCP' | 'UDP', local: boolean): PortSpec[] {
+  return Array.from({ length: n }, (_, i) => ({
+    name: `svc-${path}-${i}`,
+    family,
+    protocol,
+    frontends: [{ kind: 'ClusterIP', address: serviceAddress(path, family, i), port: SERVICE_PORT }],
+    backends: endpoints(path, family, i, ENDPOINTS).map(address => ({ address, port: SERVER_PORT, local })),
+  }))
+}
+
+/** The same for a rival; nft has one backend a Service (rules.ts says why). */
+function ruleServices(path: number, rival: Rival, n: number, family: Family): RuleService[] {
+  return Array.from({ length: n }, (_, i) => ({
+    protocol: 'tcp',
+    address: serviceAddress(path, family, i),
+    port: SERVICE_PORT,
+    backends: endpoints(path, family, i, rival.linear ? ENDPOINTS : 1),
+    backendPort: SERVER_PORT,
+  }))
 }

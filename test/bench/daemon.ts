@@ -19,7 +19,7 @@ import {
   type Skip,
   type Variant,
 } from './result.js'
-import { iptablesRules, nftRules } from './rules.js'
+import { endpointChain, iptablesRules, nftRules } from './rules.js'
 import { quantile } from './stats.js'
 import { atOnce, findTool, ROOT, World } from './world.js'
 
@@ -307,9 +307,10 @@ async function untilWatched(node: Node): Promise<void> {
 /** The same change through the tools of others, with rules for as many Services: one Service's chain is written anew. */
 function peers(world: World, changed: number): { variants: Variant[]; skips: Skip[] } {
   const services = Array.from({ length: SERVICES }, (_, i) => ({
+    protocol: 'tcp' as const,
     address: `172.30.${(i + 1) >> 8}.${(i + 1) & 255}`,
     port: 80,
-    backend: `10.0.${(i + 1) >> 8}.${(i + 1) & 255}`,
+    backends: [`10.0.${(i + 1) >> 8}.${(i + 1) & 255}`],
     backendPort: 8080,
   }))
   const variants: Variant[] = []
@@ -340,13 +341,15 @@ function peers(world: World, changed: number): { variants: Variant[]; skips: Ski
       },
     })
   }
-  add('nft', ['-f', '-'], nftRules(services, 'IPv4'), ['-f', '-'], to =>
-    [`flush chain ip bench svc-${changed}`, `add rule ip bench svc-${changed} meta l4proto tcp dnat to ${to}`, ''].join(
-      '\n',
-    ),
+  add('nft', ['-f', '-'], nftRules(services, { family: 'IPv4' }), ['-f', '-'], to =>
+    [
+      `flush chain ip kube-proxy endpoint-${changed}-0`,
+      `add rule ip kube-proxy endpoint-${changed}-0 meta l4proto tcp dnat to ${to}`,
+      '',
+    ].join('\n'),
   )
-  const chain = `KUBE-SVC-${String(changed).padStart(8, '0')}`
-  add('iptables-legacy-restore', [], iptablesRules(services, 'IPv4'), ['--noflush'], to =>
+  const chain = endpointChain(changed, 0)
+  add('iptables-legacy-restore', [], iptablesRules(services, { family: 'IPv4' }), ['--noflush'], to =>
     ['*nat', `:${chain} - [0:0]`, `-A ${chain} -p tcp -m tcp -j DNAT --to-destination ${to}`, 'COMMIT', ''].join('\n'),
   )
   return { variants, skips }

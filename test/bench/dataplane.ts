@@ -1,10 +1,13 @@
 import { join } from 'node:path'
 import { systemClock } from '../../src/base/clock.js'
 import { type Logger, silentLogger } from '../../src/base/log.js'
+import type { Device } from '../../src/dataplane/ebpf/device-links.js'
 import { EbpfDataplane } from '../../src/dataplane/ebpf/ebpf-dataplane.js'
 import type { Limits } from '../../src/dataplane/ebpf/kernel-maps.js'
 import { loadNative } from '../../src/ebpf/load-native.js'
+import { parseAddress } from '../../src/model/address.js'
 import type { DesiredState } from '../../src/model/desired.js'
+import { FAMILIES, type NodeDevice, nodeAddress, nodeOf } from './paths.js'
 import { ROOT, type World } from './world.js'
 
 /** What `waggle run` uses when nothing is said. */
@@ -66,4 +69,17 @@ export async function applyAll(dataplane: EbpfDataplane, desired: DesiredState):
   const [failure] = report.failed
   if (failure) throw failure.error ?? new Error(failure.id)
   return report.writes
+}
+
+/** Attaches the packet layer to devices of the node of a path. */
+export function setDevices(world: World, dataplane: EbpfDataplane, path: number, names: readonly NodeDevice[]): void {
+  const native = loadNative()
+  native.inNetns(`/run/netns/${world.netnsName(nodeOf(path))}`, () => {
+    const devices = names.map((name): Device => {
+      const [address4, address6] = FAMILIES.map(family => parseAddress(nodeAddress(path, family, name)))
+      if (!address4 || !address6) throw new TypeError(`${name} has no address`)
+      return { name, ifindex: native.ifNameToIndex(name), address4, address6 }
+    })
+    dataplane.setDevices(devices)
+  })
 }

@@ -1,5 +1,5 @@
 import { parseAddress } from '../../src/model/address.js'
-import type { DesiredState, Frontend, Protocol, ServicePort } from '../../src/model/desired.js'
+import type { DesiredState, Frontend, Protocol, Scheduler, ServicePort } from '../../src/model/desired.js'
 import { FAMILIES, type Family } from './paths.js'
 
 /** Input of every size, made up. Pure. */
@@ -8,6 +8,8 @@ export interface PortSpec {
   readonly name: string
   readonly protocol: Protocol
   readonly family: Family
+  /** Default: random. */
+  readonly scheduler?: Scheduler
   readonly frontends: readonly { readonly kind: Frontend['kind']; readonly address: string; readonly port: number }[]
   readonly backends: readonly { readonly address: string; readonly port: number; readonly local?: boolean }[]
 }
@@ -26,7 +28,7 @@ export function desiredState(revision: number, ports: readonly PortSpec[]): Desi
         portName: 'p',
         protocol,
         family,
-        scheduler: 'random',
+        scheduler: port.scheduler ?? 'random',
         affinitySeconds: 0,
         internalLocal: false,
         externalLocal: false,

@@ -10,6 +10,8 @@ import { findTool, World } from './world.js'
 const BENCH = 'memory'
 const SERVICES = 10_000
 const ENDPOINTS = 10
+/** All that is there for each flow. */
+const FLOW_MAPS = [maps.flows, maps.flowSlots]
 
 /** What the maps take from the kernel at their default sizes, empty and full, and a flow. */
 export async function memory(progress: (line: string) => void): Promise<Results> {
@@ -26,7 +28,7 @@ export async function memory(progress: (line: string) => void): Promise<Results>
     const empty = sizes(bpftool, pins)
     await applyAll(dataplane, manyServices())
     const full = sizes(bpftool, pins)
-    const flows = full.get(maps.flows.name) ?? 0
+    const flows = FLOW_MAPS.reduce((sum, { name }) => sum + (full.get(name) ?? 0), 0)
     const { rows, skips } = conntrack()
     return {
       rows: [
@@ -35,7 +37,8 @@ export async function memory(progress: (line: string) => void): Promise<Results>
         exact('all maps', total(full) / 1024, 'KiB', SERVICES),
         exact('all maps but flows, affinity and udp_peers', withoutState(full) / 1024, 'KiB', SERVICES),
         exact('a flow', flows / DEFAULT_LIMITS.flows, 'B'),
-        exact('a flow, its two keys and values alone', 2 * (maps.flows.key.size + maps.flows.value.size), 'B'),
+        exact('flows in 64 MiB', Math.floor((64 << 20) / (flows / DEFAULT_LIMITS.flows)), ''),
+        exact('a flow of a socket: what its socket keeps', maps.sockConn.value.size, 'B'),
         ...rows,
       ],
       skips,

@@ -8,6 +8,11 @@ import { CLIENT_CPU, SERVER_CPU, type World } from './world.js'
 /** What a client does once a step; see netclient.c. */
 export type Step = 'tcp' | 'udp' | 'datagram' | 'crr' | 'rr' | 'flood'
 
+/** Nanoseconds a step. */
+export interface Timing extends Sample {
+  readonly mean: number
+}
+
 export interface Target {
   /** First of `span` addresses; each step takes a random one. */
   readonly address: string
@@ -52,8 +57,12 @@ export class TimingClient {
   readonly #process: NetProcess
   #cgroup = ''
 
-  constructor(world: World, binary: string, netns: string) {
-    this.#process = new NetProcess(world, binary, netns, ['time', String(CLIENT_CPU)])
+  constructor(world: World, binary: string, netns: string, cpu = CLIENT_CPU) {
+    this.#process = new NetProcess(world, binary, netns, ['time', String(cpu)])
+  }
+
+  stop(): Promise<void> {
+    return this.#process.stop()
   }
 
   /** Sockets made from now on belong to this cgroup. */
@@ -64,11 +73,23 @@ export class TimingClient {
   }
 
   /** Times `count` steps; nanoseconds a step. Throws when one fails. */
-  async time(step: Step, { address, port, span }: Target, count: number): Promise<Sample> {
-    const answer = await this.#process.ask(`${step} ${address} ${port} ${span} ${count}`)
-    const [p50 = Number.NaN, p99 = Number.NaN] = answer.split(' ').map(Number)
-    return { p50, p99 }
+  async time(step: Step, { address, port, span }: Target, count: number): Promise<Timing> {
+    return timingOf(await this.#process.ask(`${step} ${address} ${port} ${span} ${count}`))
   }
+
+  /**
+   * Hands `count` copies of a UDP frame to a device, in turn of `flows` flows (1-65536) that
+   * differ in their source port; nanoseconds a frame, with all that becomes of it on this CPU.
+   */
+  async frames(device: string, frame: Uint8Array, flows: number, count: number): Promise<Timing> {
+    const hex = Buffer.from(frame).toString('hex')
+    return timingOf(await this.#process.ask(`frames ${device} ${flows} ${count} ${hex}`))
+  }
+}
+
+function timingOf(answer: string): Timing {
+  const [p50 = Number.NaN, p99 = Number.NaN, mean = Number.NaN] = answer.split(' ').map(Number)
+  return { p50, p99, mean }
 }
 
 export class EchoServer {
@@ -82,8 +103,15 @@ export class EchoServer {
    * TCP and UDP on `port` of every address of the namespace. `pauseUs` 0 = it waits for what
    * comes; otherwise it looks that often, and nobody pays for waking it.
    */
-  static async start(world: World, binary: string, netns: string, port: number, pauseUs: number): Promise<EchoServer> {
-    const process = new NetProcess(world, binary, netns, ['serve', String(SERVER_CPU), String(port), String(pauseUs)])
+  static async start(
+    world: World,
+    binary: string,
+    netns: string,
+    port: number,
+    pauseUs: number,
+    cpu = SERVER_CPU,
+  ): Promise<EchoServer> {
+    const process = new NetProcess(world, binary, netns, ['serve', String(cpu), String(port), String(pauseUs)])
     await process.line()
     return new EchoServer(process)
   }

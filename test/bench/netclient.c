@@ -18,14 +18,19 @@
  *   crr ADDR PORT SPAN COUNT          connect, 64 bytes there and back, close
  *   rr ADDR PORT SPAN COUNT           64 bytes there and back on one connection
  *   flood ADDR PORT SPAN COUNT        18 byte datagrams on one socket, as fast as they go
+ *   frames DEVICE FLOWS COUNT HEX     COUNT copies of a UDP frame straight to a device, in
+ *                                     turn of FLOWS flows: each its own source port
  *
- * Answer: "P50 P99" in nanoseconds a step, or "error TEXT".
+ * Answer: "P50 P99 MEAN" in nanoseconds a step, or "error TEXT".
  * `serve` answers "count" with the datagrams that it received.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
 #include <netinet/tcp.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -86,6 +91,8 @@ static int bound_socket(int type, int port)
 		die("socket");
 	setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	/* One on each CPU, if there are several. */
+	setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
 	setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size));
 	if (bind(fd, (struct sockaddr *)&addr, sizeof(addr)))
 		die("bind");
@@ -319,6 +326,105 @@ static bool run_steps(struct target *t, const char *what, int count)
 	return ok;
 }
 
+/* --- frames ------------------------------------------------------------------ */
+
+#define MAX_FLOWS      65536
+#define MAX_FRAME      128
+#define FRAMES_A_CALL  64
+#define IPV4_UDP_SPORT (14 + 20)
+#define IPV6_UDP_SPORT (14 + 40)
+#define UDP_HEADER     8
+
+static uint8_t frames[MAX_FLOWS][MAX_FRAME];
+
+static void add16(uint8_t *field, int by)
+{
+	int value = (field[0] << 8 | field[1]) + by;
+
+	field[0] = value >> 8;
+	field[1] = value;
+}
+
+/* What the source port grows by the payload shrinks by: the checksum stays right. */
+static bool make_frames(const char *hex, int flows, size_t *size)
+{
+	size_t i, sport;
+
+	*size = strlen(hex) / 2;
+	if (*size > MAX_FRAME || *size < ETH_HLEN)
+		return false;
+	for (i = 0; i < *size; i++)
+		if (sscanf(hex + 2 * i, "%2hhx", &frames[0][i]) != 1)
+			return false;
+	sport = frames[0][12] == ETH_P_IP >> 8 ? IPV4_UDP_SPORT : IPV6_UDP_SPORT;
+	if (sport + UDP_HEADER + sizeof(uint16_t) > *size)
+		return false;
+	for (i = 1; i < (size_t)flows; i++) {
+		memcpy(frames[i], frames[0], *size);
+		add16(frames[i] + sport, i);
+		add16(frames[i] + sport + UDP_HEADER, -(int)i);
+	}
+	return true;
+}
+
+static int frame_socket(const char *device)
+{
+	struct sockaddr_ll addr = {.sll_family = AF_PACKET, .sll_ifindex = if_nametoindex(device)};
+	int fd = socket(AF_PACKET, SOCK_RAW, 0);
+	int on = 1;
+
+	if (fd < 0)
+		return -1;
+	if (setsockopt(fd, SOL_PACKET, PACKET_QDISC_BYPASS, &on, sizeof(on)) ||
+	    bind(fd, (struct sockaddr *)&addr, sizeof(addr))) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* Steps are means of FRAMES_A_CALL frames each. Returns how many steps, 0 when one failed. */
+static int send_frames(int fd, size_t size, int flows, int count)
+{
+	struct mmsghdr calls[FRAMES_A_CALL] = {};
+	struct iovec parts[FRAMES_A_CALL];
+	int chunks, i, flow = 0;
+
+	for (chunks = 0; chunks < count / FRAMES_A_CALL; chunks++) {
+		uint64_t began;
+
+		for (i = 0; i < FRAMES_A_CALL; i++) {
+			parts[i] = (struct iovec){.iov_base = frames[flow], .iov_len = size};
+			calls[i].msg_hdr = (struct msghdr){.msg_iov = &parts[i], .msg_iovlen = 1};
+			flow = flow + 1 < flows ? flow + 1 : 0;
+		}
+		began = now_ns();
+		if (sendmmsg(fd, calls, FRAMES_A_CALL, 0) != FRAMES_A_CALL)
+			return 0;
+		steps[chunks] = (now_ns() - began) / FRAMES_A_CALL;
+	}
+	return chunks;
+}
+
+static int run_frames(const char *device, const char *hex, int flows, int count)
+{
+	size_t size;
+	int done, fd;
+
+	errno = EINVAL;
+	if (flows < 1 || flows > MAX_FLOWS || count < FRAMES_A_CALL ||
+	    count / FRAMES_A_CALL > MAX_STEPS || !make_frames(hex, flows, &size))
+		return 0;
+	fd = frame_socket(device);
+	if (fd < 0)
+		return 0;
+	done = send_frames(fd, size, flows, count);
+	close(fd);
+	return done;
+}
+
+/* --- commands ---------------------------------------------------------------- */
+
 static int by_size(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -341,15 +447,34 @@ static void answer_cgroup(const char *dir)
 		close(fd);
 }
 
+static void answer_steps(int count)
+{
+	uint64_t sum = 0;
+	int i;
+
+	for (i = 0; i < count; i++)
+		sum += steps[i];
+	qsort(steps, count, sizeof(steps[0]), by_size);
+	printf("%lu %lu %lu\n", steps[count / 2], steps[(size_t)count * 99 / 100], sum / count);
+}
+
 static void answer(char *line)
 {
-	char what[16], addr[512];
+	char what[16], addr[512], hex[2 * MAX_FRAME + 1];
 	int port, span, count;
 	struct target t;
 	bool ok;
 
 	if (sscanf(line, "cgroup %511s", addr) == 1) {
 		answer_cgroup(addr);
+		return;
+	}
+	if (sscanf(line, "frames %511s %d %d %256s", addr, &span, &count, hex) == 4) {
+		count = run_frames(addr, hex, span, count);
+		if (count)
+			answer_steps(count);
+		else
+			printf("error frames %s: %s\n", addr, strerror(errno));
 		return;
 	}
 	if (sscanf(line, "%15s %511s %d %d %d", what, addr, &port, &span, &count) != 5 ||
@@ -364,11 +489,9 @@ static void answer(char *line)
 	} else {
 		ok = !strcmp(what, "rr") ? run_rr(&t, count) : run_steps(&t, what, count);
 	}
-	if (ok) {
-		qsort(steps, count, sizeof(steps[0]), by_size);
-		printf("%lu %lu\n", steps[count / 2], steps[(size_t)count * 99 / 100]);
-	}
-	if (!ok)
+	if (ok)
+		answer_steps(count);
+	else
 		printf("error %s %s:%d: %s\n", what, addr, port, strerror(errno));
 }
 

@@ -21,6 +21,7 @@ export const nodeOf = (path: number): string => `node${path}`
 /** Device of the node towards the client, and towards the server. */
 export const NODE_IN = 'in'
 export const NODE_OUT = 'out'
+export type NodeDevice = typeof NODE_IN | typeof NODE_OUT
 
 /** The `i`-th server address of a path, counted from 0. */
 export function backendAddress(path: number, family: Family, i: number): string {
@@ -33,10 +34,19 @@ export function serviceAddress(path: number, family: Family, i: number): string 
 }
 
 /** The node's address on one of its devices. */
-export function nodeAddress(path: number, family: Family, device: typeof NODE_IN | typeof NODE_OUT): string {
+export function nodeAddress(path: number, family: Family, device: NodeDevice): string {
   const net = device === NODE_IN ? 9 : 8
   return family === 'IPv4' ? `10.${net}.${path}.1` : `2001:db8:${net}:${path}::1`
 }
+
+/** The client's address on a path. */
+export function clientAddress(path: number, family: Family): string {
+  return family === 'IPv4' ? `10.9.${path}.2` : `2001:db8:9:${path}::2`
+}
+
+/** Devices of client and server on a path. */
+export const clientDevice = (path: number): string => `p${path}`
+export const serverDevice = clientDevice
 
 /** Makes client, server and `count` nodes between them. */
 export function buildPaths(world: World, count: number): void {

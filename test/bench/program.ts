@@ -1,359 +1,264 @@
-import { join } from 'node:path'
-import { HALVES_PER_FLOW } from '../../src/dataplane/ebpf/kernel-maps.js'
-import { Pins } from '../../src/dataplane/ebpf/pins.js'
-import { toBytes } from '../../src/ebpf/codec.js'
-import { FlowDirection, FlowFlag, FlowSent, maps, type Tuple } from '../../src/ebpf/generated/layouts.js'
-import { loadNative } from '../../src/ebpf/load-native.js'
-import type { BpfMap, BpfProgram } from '../../src/ebpf/native.js'
-import { type Address, addressToBytes, parseAddress } from '../../src/model/address.js'
-import { DEVICE_MAC, ETH_LENGTH, otherProtocol, PROTO_TCP, tcp, udp } from '../bpf/packet.js'
-import { applyAll, DEFAULT_LIMITS, startDataplane } from './dataplane.js'
-import { desiredState, type PortSpec } from './generate.js'
+import { Hook, Outcome } from '../../src/ebpf/generated/layouts.js'
+import { ETH_LENGTH, otherProtocol, tcp, udp } from '../bpf/packet.js'
+import { DEFAULT_LIMITS } from './dataplane.js'
+import { addressIn, DrivenNode, endpoint, type Frames, MAX_FRAMES, packFrames, type Target } from './driven-node.js'
+import type { Effort } from './effort.js'
+import type { PortSpec } from './generate.js'
 import { FAMILIES, type Family } from './paths.js'
-import { plainRow, type Results, type Row } from './result.js'
+import type { Results, Row } from './result.js'
 import { ratios, spread } from './stats.js'
-import { World } from './world.js'
+import { runAtOnce, World } from './world.js'
+
+const BENCH = 'program'
+const EMPTY = 'empty program'
+/** New flows of a round. */
+const NEW_FLOWS = 250
+const BACKENDS_OF_MANY = 128
+
+const CLIENTS = { IPv4: '198.18', IPv6: '2001:db8:fe::' } as const
+const MANY = { IPv4: '172.20', IPv6: '2001:db8:fd::' } as const
+const PODS = { IPv4: '10', IPv6: '2001:db8:fc::' } as const
+const OTHERS = { IPv4: '203.0', IPv6: '2001:db8:fb::' } as const
+const FRONTEND = { IPv4: '198.51.100.1', IPv6: '2001:db8:f::1' } as const
+const PORTS = { here: 80, elsewhere: 81 } as const
+type Place = keyof typeof PORTS
 
 /**
- * BPF_PROG_TEST_RUN runs a program again and again on one packet, which is then what the
- * last run made of it. So flows are laid out in a ring: each one's translation is the next
- * one's packet, and every run meets another flow, its keys in random order.
+ * What a run of a packet program costs on top of an empty one: for packets of no Service, of
+ * flows that are known, few and many, and for those that open a flow.
  */
-const BENCH = 'program'
-const ROUNDS = 21
-const RUNS = 20_000
-/** Fewest runs of a measurement that follows flows. */
-const SHORT_RUNS = 5_000
-/** A forwarded packet loses one from its TTL each run. */
-const TTL_RUNS = 251
-const FLOWS = [1_024, 65_536] as const
-/** New flows of a round: one for each Service of a ring. */
-const RING = 200
-const TC_ACT_REDIRECT = 7
-const SKB_IFINDEX = 40
-const SKB_SIZE = 192
-const EMPTY = 'empty program'
-
-const NODE = {
-  IPv4: { client: '203.0.113.7', other: '198.51.100.1', pod: '10.0.2.', up: '192.168.0.1', next: '192.168.0.2' },
-  IPv6: {
-    client: '2001:db8:f::7',
-    other: '2001:db8:e::1',
-    pod: '2001:db8:a2::',
-    up: '2001:db8:c0::1',
-    next: '2001:db8:c0::2',
-  },
-} as const
-
-/** What a run of the ingress program costs, less what an empty program costs. */
-export async function program(progress: (line: string) => void): Promise<Results> {
+export async function program(progress: (line: string) => void, effort: Effort): Promise<Results> {
   const world = new World(BENCH)
   try {
-    return { rows: (await ProgramBench.create(world)).run(progress), skips: [] }
+    progress(`${effort.manyServices} Services of ${BACKENDS_OF_MANY} backends in each family`)
+    // Room for all that is opened here: nothing has to make room for anything.
+    const limits = { ...DEFAULT_LIMITS, backends: 1_048_576, slots: 1_048_576, flows: 524_288 }
+    const node = await DrivenNode.create(world, limits)
+    const ports = FAMILIES.flatMap(family => [...fewServices(family), ...manyServices(family, effort.manyServices)])
+    await node.apply(1, ports)
+    const measure = async () => FAMILIES.flatMap(family => new ProgramBench(node, family, effort, progress).run())
+    return { rows: await runAtOnce(measure), skips: [] }
   } finally {
     world.close()
   }
 }
 
-type Measure = () => number
-
-/** Services whose backend is the next one's frontend: each run of the program opens another flow. */
-const RINGS = [
-  { protocol: 'TCP', local: true, port: 1_000 },
-  { protocol: 'UDP', local: true, port: 2_000 },
-  { protocol: 'TCP', local: false, port: 3_000 },
-  { protocol: 'UDP', local: false, port: 4_000 },
-] as const
-
-function ringAddress(family: Family, i: number): string {
-  return `${NODE[family].pod}${(i % RING) + 1}`
-}
-
-function ringPorts(family: Family, { protocol, local, port }: (typeof RINGS)[number]): PortSpec[] {
-  return Array.from({ length: RING }, (_, i) => ({
-    name: `ring-${port + i}`,
-    family,
-    protocol,
-    frontends: [{ kind: 'ExternalIP', address: ringAddress(family, i), port }],
-    backends: [{ address: ringAddress(family, i + 1), port, local }],
-  }))
+/** One measurement: frames, the program that meets them, and what each run must be counted as. */
+interface Case {
+  readonly what: string
+  readonly n?: number
+  readonly target: Target
+  /** Anew for each round where they open flows. */
+  readonly frames: () => Frames
+  readonly runs: number
+  readonly outcome: Outcome
 }
 
 class ProgramBench {
-  readonly #netns: string
-  readonly #ifindex: number
-  readonly #ingress: BpfProgram
-  readonly #empty: BpfProgram
-  readonly #flows: BpfMap
+  readonly #node: DrivenNode
+  readonly #family: Family
+  readonly #effort: Effort
+  readonly #progress: (line: string) => void
+  /** Makes clients that nobody has seen. */
+  #clients = 0
 
-  private constructor(netns: string, ifindex: number, ingress: BpfProgram, empty: BpfProgram, flows: BpfMap) {
-    this.#netns = netns
-    this.#ifindex = ifindex
-    this.#ingress = ingress
-    this.#empty = empty
-    this.#flows = flows
+  constructor(node: DrivenNode, family: Family, effort: Effort, progress: (line: string) => void) {
+    this.#node = node
+    this.#family = family
+    this.#effort = effort
+    this.#progress = progress
   }
 
-  /** A node with one device, the product's programs and maps on it, and the Services of the rings. */
-  static async create(world: World): Promise<ProgramBench> {
-    const native = loadNative()
-    const netns = world.netns('node')
-    world.sysctl('node', 'net.ipv4.conf.all.forwarding=1', 'net.ipv6.conf.all.forwarding=1')
-    world.ip('node', [
-      `link add up0 address ${DEVICE_MAC} type veth peer name far0`,
-      'link set far0 up',
-      'link set up0 up',
-      ...FAMILIES.flatMap(family => [
-        `addr add ${NODE[family].up}/${family === 'IPv4' ? 24 : 64} dev up0${family === 'IPv6' ? ' nodad' : ''}`,
-        `neigh add ${NODE[family].next} lladdr 02:00:00:00:00:02 dev up0`,
-        `route add default via ${NODE[family].next}`,
-      ]),
-    ])
-    const place = { bpffs: world.bpffs(), cgroup: world.cgroup('unused') }
-    const dataplane = await startDataplane(world, place, DEFAULT_LIMITS)
-    const ifindex = native.inNetns(netns, () => native.ifNameToIndex('up0'))
-    const device = { name: 'up0', ifindex, address4: addressOf(NODE.IPv4.up), address6: addressOf(NODE.IPv6.up) }
-    native.inNetns(netns, () => dataplane.setDevices([device]))
-    await applyAll(
-      dataplane,
-      desiredState(
-        1,
-        FAMILIES.flatMap(family => RINGS.flatMap(ring => ringPorts(family, ring))),
-      ),
-    )
-    const object = native.openObject(world.compile('empty.bpf.c'))
-    object.load()
-    const pins = new Pins(join(place.bpffs, 'waggle'))
-    return new ProgramBench(
-      netns,
-      ifindex,
-      native.openProgram(pins.path('programs', 'waggle_ingress')),
-      object.program('empty'),
-      native.openMap(pins.path('maps', maps.flows.name)),
-    )
-  }
-
-  run(progress: (line: string) => void): Row[] {
-    const rows: Row[] = []
-    for (const family of FAMILIES) {
-      progress(`${family}: ${ROUNDS} rounds of what passes`)
-      rows.push(...this.#rows(family, undefined, this.#passing(family)))
-      for (const flows of FLOWS) {
-        progress(`${family}: ${ROUNDS} rounds with ${flows} flows`)
-        rows.push(...this.#rows(family, flows, this.#known(family, flows)))
-      }
-      progress(`${family}: ${ROUNDS} rounds of new flows`)
-      rows.push(...this.#rows(family, undefined, this.#fresh(family)))
+  run(): Row[] {
+    const rows = this.#measure('packets of no Service', this.#passing())
+    rows.push(...this.#measure('new flows', this.#fresh()))
+    for (const count of [1, Math.min(this.#effort.flows, MAX_FRAMES)]) {
+      this.#progress(`${this.#family}: opening ${count} flows of each kind`)
+      rows.push(...this.#measure(`${count} known flows`, this.#known(count)))
     }
     return rows
   }
 
-  /** Interleaves the measurements with the empty program's; both in each round. */
-  #rows(family: Family, n: number | undefined, measures: ReadonlyMap<string, Measure>): Row[] {
-    const floor: number[] = []
-    const values = new Map<string, number[]>([...measures.keys()].map(what => [what, []]))
-    const frame = udp(endpoint(NODE[family].client, 1), endpoint(NODE[family].other, 1))
-    for (let round = -1; round < ROUNDS; round++) {
-      const empty = this.#test(this.#empty, frame, RUNS).duration
-      if (round >= 0) floor.push(empty)
-      for (const [what, measure] of measures) {
-        const took = measure()
-        if (round >= 0) values.get(what)?.push(took)
+  /** Each case next to the empty program on the same frames, all in each round. */
+  #measure(what: string, cases: readonly Case[]): Row[] {
+    const { rounds } = this.#effort
+    this.#progress(`${this.#family}: ${rounds} rounds of ${what}`)
+    const floors = cases.map((): number[] => [])
+    const values = cases.map((): number[] => [])
+    for (let round = -1; round < rounds; round++) {
+      for (const [i, each] of cases.entries()) {
+        const frames = each.frames()
+        const floor = this.#node.run('empty', frames, each.runs)
+        const took = this.#counted(each, frames)
+        if (round < 0) continue
+        floors[i]?.push(floor)
+        values[i]?.push(took)
       }
     }
-    this.#clear()
-    const heading = { bench: BENCH, family, unit: 'ns', ...(n === undefined ? {} : { n }) }
+    return cases.map((each, i): Row => {
+      const floor = floors[i] as number[]
+      const took = values[i] as number[]
+      return {
+        bench: BENCH,
+        family: this.#family,
+        unit: 'ns',
+        what: each.what,
+        ...(each.n === undefined ? {} : { n: each.n }),
+        value: spread(took.map((value, round) => value - (floor[round] as number))),
+        rounds,
+        ratio: { to: EMPTY, ...ratios(took, floor) },
+        note: `less the ${EMPTY}`,
+      }
+    })
+  }
+
+  /** Throws when a run was not what the case says it is: it would be another figure. */
+  #counted({ what, target, runs, outcome }: Case, frames: Frames): number {
+    const hook = target === 'waggle_egress' ? Hook.TC_EGRESS : Hook.TC_INGRESS
+    const before = this.#node.counted(hook, outcome)
+    const took = this.#node.run(target, frames, runs)
+    const counted = this.#node.counted(hook, outcome) - before
+    if (counted !== runs) throw new Error(`${what}: ${runs - counted} of ${runs} runs were something else`)
+    return took
+  }
+
+  #passing(): Case[] {
+    const family = this.#family
+    const from = endpoint(addressIn(family, CLIENTS, 0), 40_000)
+    const to = endpoint(addressIn(family, OTHERS, 0), 80)
+    const constant = (what: string, outcome: Outcome, frame: Uint8Array, target: Target = 'waggle_ingress'): Case => {
+      const frames = packFrames([frame])
+      return { what, target, outcome, frames: () => frames, runs: this.#effort.runs }
+    }
     return [
-      plainRow(heading, EMPTY, floor),
-      ...[...values].map(
-        ([what, list]): Row => ({
-          ...heading,
-          what,
-          value: spread(list.map((value, round) => value - (floor[round] as number))),
-          rounds: ROUNDS,
-          ratio: { to: EMPTY, ...ratios(list, floor) },
-          note: `less the ${EMPTY}`,
-        }),
-      ),
+      constant('neither TCP, UDP nor ICMP', Outcome.NOT_HANDLED, otherProtocol(from, to, 132)),
+      constant('no Service: segment of a connection', Outcome.NOT_SERVICE, tcp(from, to, 'A')),
+      constant('no Service: SYN', Outcome.NOT_SERVICE, tcp(from, to, 'S')),
+      constant('no Service: datagram', Outcome.NOT_SERVICE, udp(from, to)),
+      constant('no Service, at egress: segment', Outcome.NOT_SERVICE, tcp(from, to, 'A'), 'waggle_egress'),
     ]
   }
 
-  /** Packets that go on as they came: the program sees the same bytes each time. */
-  #passing(family: Family): Map<string, Measure> {
-    const { client, other } = NODE[family]
-    const from = endpoint(client, 40_000)
-    const to = endpoint(other, 80)
-    const frames = {
-      'not TCP or UDP (ICMP)': otherProtocol(from, to, family === 'IPv4' ? 1 : 58),
-      'no Service: TCP segment': tcp(from, to, 'A'),
-      'no Service: TCP SYN': tcp(from, to, 'S'),
-      'no Service: datagram': udp(from, to),
-    }
-    return new Map(
-      Object.entries(frames).map(([what, frame]) => [what, () => this.#test(this.#ingress, frame, RUNS).duration]),
-    )
+  #fresh(): Case[] {
+    const family = this.#family
+    const fresh = (what: string, place: Place, frame: (from: string, i: number) => Uint8Array): Case => ({
+      what: `new flow: ${what}`,
+      target: 'waggle_ingress',
+      outcome: place === 'here' ? Outcome.DELIVERED : Outcome.FORWARDED,
+      frames: () => packFrames(Array.from({ length: NEW_FLOWS }, (_, i) => frame(this.#client(), i))),
+      runs: NEW_FLOWS,
+    })
+    const few = (place: Place) => endpoint(FRONTEND[family], PORTS[place])
+    const many = (i: number) =>
+      endpoint(addressIn(family, MANY, (this.#clients * 7919 + i) % this.#effort.manyServices), PORTS.elsewhere)
+    return [
+      fresh('TCP, backend here', 'here', from => tcp(from, few('here'), 'S')),
+      fresh('UDP, backend here', 'here', from => udp(from, few('here'))),
+      fresh('TCP, backend elsewhere', 'elsewhere', from => tcp(from, few('elsewhere'), 'S')),
+      fresh('UDP, backend elsewhere', 'elsewhere', from => udp(from, few('elsewhere'))),
+      {
+        ...fresh('TCP, elsewhere, of many backends', 'elsewhere', (from, i) => tcp(from, many(i), 'S')),
+        n: this.#effort.manyServices * BACKENDS_OF_MANY,
+      },
+    ]
   }
 
-  /** Segments of `count` established flows in random order. */
-  #known(family: Family, count: number): Map<string, Measure> {
-    const kinds = {
-      'known flow, backend here': { direction: FlowDirection.FORWARD, flags: FlowFlag.LOCAL_BACKEND },
-      'known flow, backend elsewhere': { direction: FlowDirection.FORWARD, flags: FlowFlag.SNAT },
-      'known flow, reply': { direction: FlowDirection.REPLY, flags: FlowFlag.SNAT },
-    }
-    return new Map(
-      Object.entries(kinds).map(([what, { direction, flags }]): [string, Measure] => {
-        const ring = flowRing(family, count, direction, flags)
-        return [
-          what,
-          () => {
-            // One kind at a time: they have the same keys.
-            this.#flows.updateBatch(ring.keys, ring.values)
-            return this.#chain(ring.frame, Math.max(count, SHORT_RUNS), flags !== FlowFlag.LOCAL_BACKEND)
-          },
-        ]
-      }),
-    )
-  }
-
-  /** First packets of flows nobody knows, each for another Service. */
-  #fresh(family: Family): Map<string, Measure> {
-    let port = 40_000
-    return new Map(
-      RINGS.map((ring): [string, Measure] => [
-        `new flow, backend ${ring.local ? 'here' : 'elsewhere'}, ${ring.protocol}`,
-        () => {
-          this.#clear()
-          const from = endpoint(NODE[family].client, port++)
-          const to = endpoint(ringAddress(family, 0), ring.port)
-          const frame = ring.protocol === 'TCP' ? tcp(from, to, 'S', { ttl: 255 }) : udp(from, to, { ttl: 255 })
-          const { duration } = this.#test(this.#ingress, frame, RING - 1)
-          const made = this.#clear() / HALVES_PER_FLOW
-          if (made !== RING - 1) throw new Error(`${RING - 1} runs opened ${made} flows`)
-          return duration
+  #known(count: number): Case[] {
+    const runs = Math.max(count, this.#effort.runs)
+    return (['here', 'elsewhere'] as const).flatMap((place): Case[] => {
+      const { forward, reply } = this.#open(place, count)
+      const back = place === 'here' ? 'waggle_egress' : 'waggle_ingress'
+      const there = place === 'here' ? Outcome.DELIVERED : Outcome.FORWARDED
+      return [
+        {
+          what: `known flow, backend ${place}`,
+          n: count,
+          target: 'waggle_ingress',
+          outcome: there,
+          frames: () => forward,
+          runs,
         },
-      ]),
+        {
+          what: `known flow, reply from ${place}`,
+          n: count,
+          target: back,
+          outcome: Outcome.REPLIED,
+          frames: () => reply,
+          runs,
+        },
+      ]
+    })
+  }
+
+  /** Opens connections through the programs, as client and backend would, in random order; segments of both directions. */
+  #open(place: Place, count: number): { forward: Frames; reply: Frames } {
+    const to = endpoint(FRONTEND[this.#family], PORTS[place])
+    const back = place === 'here' ? 'waggle_egress' : 'waggle_ingress'
+    const clients = Array.from({ length: count }, () => this.#client())
+    const opened = this.#node.each(
+      'waggle_ingress',
+      clients.map(from => tcp(from, to, 'S')),
     )
+    const forward = packFrames(clients.map(from => tcp(from, to, 'A')))
+    const reply = packFrames(opened.map(frame => answerTo(frame, this.#family)))
+    // The backend answers, the client goes on, the backend answers: nothing is news any more.
+    this.#node.run(back, reply, count)
+    this.#node.run('waggle_ingress', forward, count)
+    this.#node.run(back, reply, count)
+    return { forward, reply }
   }
 
-  /** Empties the flow table; returns how many entries it had. */
-  #clear(): number {
-    const { keys, count } = this.#flows.entries()
-    this.#flows.deleteBatch(keys)
-    return count
-  }
-
-  /** Mean ns of a run over `runs`, each with what the one before made of the packet. */
-  #chain(frame: Uint8Array, runs: number, loseTtl: boolean): number {
-    if (!loseTtl) return this.#translated(frame, runs).duration
-    let now = frame
-    let total = 0
-    const calls = Math.ceil(runs / TTL_RUNS)
-    for (let call = 0; call < calls; call++) {
-      const { data, duration, retval } = this.#translated(now, TTL_RUNS)
-      if (retval !== TC_ACT_REDIRECT) throw new Error(`verdict ${retval} instead of a redirect`)
-      total += duration
-      data[ttlOffset(data)] = 255
-      now = data
-    }
-    return total / calls
-  }
-
-  /** A measurement of known flows counts only if the last run still found one: each changes the packet's ports. */
-  #translated(frame: Uint8Array, runs: number) {
-    // Once round the ring and it is the first packet again: one more run.
-    const result = this.#test(this.#ingress, frame, runs + 1)
-    if (Buffer.compare(result.data, frame) === 0) throw new Error('the packet was not translated')
-    return result
-  }
-
-  #test(program: BpfProgram, data: Uint8Array, repeat: number) {
-    const ctxIn = new Uint8Array(SKB_SIZE)
-    new DataView(ctxIn.buffer).setUint32(SKB_IFINDEX, this.#ifindex, true)
-    return loadNative().inNetns(this.#netns, () => program.testRun({ data, ctxIn, repeat }))
+  /** An address and port that were not used before, far from those of the one before. */
+  #client(): string {
+    const i = this.#clients++
+    return endpoint(addressIn(this.#family, CLIENTS, (i * 40_503) % 65_521), 1024 + ((i * 7_919) % 60_000))
   }
 }
 
-interface Ring {
-  readonly keys: Uint8Array
-  readonly values: Uint8Array
-  /** The packet of the first flow. */
-  readonly frame: Uint8Array
+/** The segment that a backend sends to a translated one. */
+function answerTo(frame: Uint8Array, family: Family): Uint8Array {
+  const out = frame.slice()
+  const [size, addresses, length, ttl] = family === 'IPv4' ? ([20, 12, 4, 8] as const) : ([40, 8, 16, 7] as const)
+  const swap = (at: number, bytes: number) => {
+    out.set(frame.subarray(at + bytes, at + 2 * bytes), at)
+    out.set(frame.subarray(at, at + bytes), at + bytes)
+  }
+  swap(ETH_LENGTH + addresses, length)
+  swap(ETH_LENGTH + size, 2)
+  out[ETH_LENGTH + ttl] = 64
+  // ACK, alone: nothing of it opens or ends a connection.
+  out[ETH_LENGTH + size + 13] = 0x10
+  return out
 }
 
-/** `count` established flows, each one's translation the next one's packet, in random order. */
-function flowRing(family: Family, count: number, direction: number, flags: number): Ring {
-  const tuples = Array.from({ length: count }, (_, i) => ringTuple(family, i))
-  shuffle(tuples)
-  // Seen in an hour: the look at the other half, once a second and flow, is not what is measured.
-  const seenNs = process.hrtime.bigint() + 3_600_000_000_000n
-  const values = tuples.map((_, i) =>
-    toBytes(maps.flows.value, {
-      to: tuples[(i + 1) % tuples.length] as Tuple,
-      seenNs,
-      backend: 1,
-      generation: 1,
-      service: 1,
-      direction,
-      slot: 0,
-      flags,
-      sent: FlowSent.SENT | FlowSent.ON,
-      heard: FlowSent.SENT,
-    }),
+/** One Service port each with backends here and elsewhere, TCP and UDP. */
+function fewServices(family: Family): PortSpec[] {
+  return (['here', 'elsewhere'] as const).flatMap(place =>
+    (['TCP', 'UDP'] as const).map(
+      (protocol): PortSpec => ({
+        name: place,
+        family,
+        protocol,
+        frontends: [{ kind: 'ExternalIP', address: FRONTEND[family], port: PORTS[place] }],
+        backends: Array.from({ length: 8 }, (_, i) => ({
+          address: addressIn(family, PODS, 0x800000 + i),
+          port: 8080,
+          local: place === 'here',
+        })),
+      }),
+    ),
   )
-  const [first] = tuples as [Tuple]
-  return {
-    keys: Buffer.concat(tuples.map(tuple => toBytes(maps.flows.key, tuple))),
-    values: Buffer.concat(values),
-    frame: tcp(endpointOf(first.src, first.sport), endpointOf(first.dst, first.dport), 'A', { ttl: 255 }),
-  }
 }
 
-/** A TCP tuple of its own for each `i`, routed by the default route. */
-function ringTuple(family: Family, i: number): Tuple {
-  const text = (low: number) =>
-    family === 'IPv4' ? `198.18.${(low >> 8) & 255}.${low & 255}` : `2001:db8:fe::${low.toString(16)}`
-  return {
-    src: bytesOf(text(1 + (i & 0xfff))),
-    dst: bytesOf(text(0x8000 + (i >> 4))),
-    sport: 1024 + ((i * 7919) % 60_000),
-    dport: 443,
-    proto: PROTO_TCP,
-  }
-}
-
-function addressOf(text: string): Address {
-  const address = parseAddress(text)
-  if (address === undefined) throw new TypeError(`not an address: ${text}`)
-  return address
-}
-
-function bytesOf(text: string): Uint8Array {
-  return addressToBytes(addressOf(text))
-}
-
-function endpointOf(bytes: Uint8Array, port: number): string {
-  const isIpv4 = bytes.subarray(0, 10).every(byte => byte === 0)
-  if (isIpv4) return `${bytes.subarray(12).join('.')}:${port}`
-  const words = Array.from({ length: 8 }, (_, i) => (((bytes[2 * i] ?? 0) << 8) | (bytes[2 * i + 1] ?? 0)).toString(16))
-  return `[${words.join(':')}]:${port}`
-}
-
-function endpoint(address: string, port: number): string {
-  return address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`
-}
-
-/** Offset of TTL or hop limit in a frame. */
-function ttlOffset(frame: Uint8Array): number {
-  return ETH_LENGTH + (frame[12] === 0x08 ? 8 : 7)
-}
-
-/** Fisher and Yates, with a generator of its own: the same order each time. */
-function shuffle<T>(items: T[]): void {
-  let state = 12_345
-  for (let i = items.length - 1; i > 0; i--) {
-    state = (Math.imul(state, 1_103_515_245) + 12_345) >>> 0
-    const k = state % (i + 1)
-    ;[items[i], items[k]] = [items[k] as T, items[i] as T]
-  }
+function manyServices(family: Family, count: number): PortSpec[] {
+  return Array.from({ length: count }, (_, i) => ({
+    name: `many-${i}`,
+    family,
+    protocol: 'TCP' as const,
+    frontends: [{ kind: 'ExternalIP' as const, address: addressIn(family, MANY, i), port: PORTS.elsewhere }],
+    backends: Array.from({ length: BACKENDS_OF_MANY }, (_, k) => ({
+      address: addressIn(family, PODS, i * BACKENDS_OF_MANY + k),
+      port: 8080,
+    })),
+  }))
 }

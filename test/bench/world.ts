@@ -73,10 +73,10 @@ export class World {
     this.inNetns(suffix, ['sysctl', '-qw', ...settings])
   }
 
-  /** Runs a command in a namespace and returns its output. */
-  inNetns(suffix: string, command: readonly string[], input = ''): string {
+  /** Runs a command in a namespace and returns its output. Throws ETIMEDOUT after `timeout` ms; 0 = never. */
+  inNetns(suffix: string, command: readonly string[], input = '', timeout = 0): string {
     const args = [`--net=/run/netns/${this.netnsName(suffix)}`, ...command]
-    return execFileSync('nsenter', args, { input, encoding: 'utf8', maxBuffer: 1 << 28, stdio: 'pipe' })
+    return execFileSync('nsenter', args, { input, encoding: 'utf8', maxBuffer: 1 << 28, stdio: 'pipe', timeout })
   }
 
   /** A cgroup of version 2; its path. */
