@@ -126,7 +126,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 65536);
 	__type(key, __u32);
-	__type(value, struct tuple);
+	__type(value, struct flow_slot);
 } flow_slots_v1 SEC(".maps");
 
 struct {

@@ -72,9 +72,17 @@ struct flow {
 	__u32 zero;
 };
 
+/* A place for one flow. */
+struct flow_slot {
+	struct tuple key; /* forward key of the flow that holds it, if that flow says so, too */
+	__u32 claimed;	  /* flow_hand.next behind the look that took it, 32 bits; 0 = never */
+	__u32 zero;
+};
+
 /* The one value of flow_hand. */
 struct flow_hand {
-	__u64 next; /* slots that were looked at so far */
+	__u64 next;  /* slots that were looked at so far */
+	__u64 swept; /* slots that the agent has had looked at */
 };
 
 /* Per CPU, written by the programs. */
@@ -129,6 +137,7 @@ struct device {
 
 _Static_assert(sizeof(struct tuple) == 40, "tuple is 40 bytes");
 _Static_assert(sizeof(struct flow) == 72, "flow is 72 bytes");
+_Static_assert(sizeof(struct flow_slot) == 48, "flow_slot is 48 bytes");
 _Static_assert(sizeof(struct affinity_key) == 24, "affinity_key is 24 bytes");
 _Static_assert(sizeof(struct sock_peer) == 56, "sock_peer is 56 bytes");
 _Static_assert(sizeof(struct udp_peer_key) == 32, "udp_peer_key is 32 bytes");

@@ -6,8 +6,8 @@
  * A flow is two entries, one a direction, each found by the tuple of a packet as it
  * arrives. A half's `to` is the tuple that the packet becomes, and exchanged it is the
  * other half's key. The reply half is made first and the forward half goes first, so
- * whoever finds a forward half finds a whole flow; what user space leaves behind when
- * it dies between two deletions is found out within a second of traffic (below).
+ * whoever finds a forward half finds a whole flow; what two CPUs may leave of one is
+ * found out within a second of traffic (below).
  *
  * Each half keeps what its own packets have said and what it was told of the other's
  * (flow_state.h). The other half is told only when that changes, a few times in a flow's
@@ -105,18 +105,33 @@ static __always_inline bool flow_report(const struct packet *p, struct flow *hal
 	return true;
 }
 
+/* Whether a packet of the client that comes when the flow's time is over opens another one. Of a
+ * TCP connection only a SYN does: its peers may have more patience than we. */
+static __always_inline bool flow_may_begin_anew(const struct packet *p, const struct flow *half)
+{
+	return half->direction == FLOW_FORWARD && (!packet_is_tcp(p) || packet_is_pure_syn(p));
+}
+
 /*
- * Once a second of traffic: writes the time and looks whether the other half is there.
- * Once a second keeps a busy flow's cache line shared; timeouts are minutes.
+ * Once a second of traffic: writes the time and looks whether the other half is there and
+ * the flow's time is not over. Once a second keeps a busy flow's cache line shared;
+ * timeouts are minutes.
+ *
+ * out   false: this is no flow any more
  */
-static __always_inline bool flow_touch(struct flow *half)
+static __always_inline bool flow_touch(const struct packet *p, struct flow *half)
 {
 	__u64 now = clock_coarse_ns();
+	const struct flow *peer;
 
 	/* Signed: another CPU may have written a tick that this one has not seen yet. */
 	if ((__s64)(now - half->seen_ns) < (__s64)NSEC_PER_SEC)
 		return true;
-	if (!flow_peer(half))
+	peer = flow_peer(half);
+	if (!peer)
+		return false;
+	if (flow_may_begin_anew(p, half) &&
+	    flow_is_over(p->tuple.proto, half, peer, flow_state_of(half)))
 		return false;
 	half->seen_ns = now;
 	return true;
@@ -124,18 +139,32 @@ static __always_inline bool flow_touch(struct flow *half)
 
 /*
  * Which half of a flow would take the replies to p->to for its own: an enum
- * flow_direction, or 0. A function of its own, verified once.
+ * flow_direction, or 0. A flow whose time is over is ended, if it was its reply half: it
+ * cannot keep a port that is asked for, though its slot's turn has not come. A function of
+ * its own, verified once.
  */
 __noinline int flow_half_for_replies(struct packet *p)
 {
+	const struct flow *forward;
 	const struct flow *half;
-	struct tuple reply;
+	struct tuple key;
 
 	if (!p)
 		return 0;
-	tuple_exchange(&reply, &p->to);
-	half = bpf_map_lookup_elem(&flows_v1, &reply);
-	return half ? half->direction : 0;
+	tuple_exchange(&key, &p->to);
+	half = bpf_map_lookup_elem(&flows_v1, &key);
+	if (!half)
+		return 0;
+	if (half->direction != FLOW_REPLY)
+		return half->direction;
+	tuple_exchange(&key, &half->to);
+	forward = bpf_map_lookup_elem(&flows_v1, &key);
+	if (forward && !flow_is_over(key.proto, forward, half, flow_state_of(forward)))
+		return FLOW_REPLY;
+	bpf_map_delete_elem(&flows_v1, &key);
+	tuple_exchange(&key, &p->to);
+	bpf_map_delete_elem(&flows_v1, &key);
+	return 0;
 }
 
 static __always_inline void flow_use(struct packet *p, const struct flow *half)
@@ -196,8 +225,11 @@ static __always_inline int flow_find(struct packet *p, enum flow_side side)
 		flow_remove(p, half);
 		return FLOW_NONE;
 	}
-	if (!flow_report(p, half) || !flow_touch(half)) {
-		bpf_map_delete_elem(&flows_v1, &p->tuple);
+	if (!flow_touch(p, half) || !flow_report(p, half)) {
+		if (half->direction == FLOW_FORWARD)
+			flow_remove(p, half);
+		else
+			bpf_map_delete_elem(&flows_v1, &p->tuple);
 		return FLOW_NONE;
 	}
 	flow_use(p, half);

@@ -13,7 +13,7 @@ import type { Tuple } from '../../src/dataplane/memory/packet.js'
 import { fromBytes, type MapLayout, toBytes, u32 } from '../../src/ebpf/codec.js'
 import { FlowState, Hook, maps as layouts, Outcome, outcomeNames } from '../../src/ebpf/generated/layouts.js'
 import { loadNative } from '../../src/ebpf/load-native.js'
-import type { BpfMap } from '../../src/ebpf/native.js'
+import type { BpfMap, BpfProgram } from '../../src/ebpf/native.js'
 import { MapType } from '../../src/ebpf/uapi.js'
 import { type Address, addressFromBytes } from '../../src/model/address.js'
 import type { Cidr } from '../../src/model/cidr.js'
@@ -122,6 +122,7 @@ export class DifferentialNode {
   readonly #facts: NodeFacts
   readonly #counted = new Map<number, bigint>()
   #memory: MemoryDataplane
+  #sweep: BpfProgram | undefined
   #skipped = 0
   /** Packets that went through both. */
   packets = 0
@@ -211,9 +212,10 @@ export class DifferentialNode {
     this.#skipped += seconds
   }
 
-  /** The agent's walk of the flow table. */
+  /** What the agent has done to the flow table. */
   sweep(): void {
-    sweepFlows(this.#maps, process.hrtime.bigint(), TIMEOUTS)
+    this.#sweep ??= this.#node.beside('flows.bpf.o', 'flow_sweep', timeoutConstants(TIMEOUTS))
+    sweepFlows(this.#sweep, this.#facts.flows, 1)
     this.#memory.sweep(this.now)
   }
 
@@ -245,8 +247,9 @@ export class DifferentialNode {
 
   /** Compares all flows: as many, the same ones, as far; each once in both directions. */
   compareFlows(): void {
-    const { flows, widows } = walkFlows(this.#maps)
-    if (widows.length > 0) throw new Difference(`${widows.length} reply halves without a forward half`)
+    const flows = walkFlows(this.#maps)
+    const widows = this.#maps.handles.flows.entries().count - 2 * flows.length
+    if (widows !== 0) throw new Difference(`${widows} halves too many`)
     const names = { [FlowState.OPENING]: 'opening', [FlowState.ESTABLISHED]: 'established' } as Record<number, string>
     names[FlowState.HALF_CLOSED] = 'half-closed'
     names[FlowState.CLOSED] = 'closed'

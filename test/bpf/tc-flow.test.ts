@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from 'vitest'
-import { type FlowTimeouts, stateOf, timeoutOf } from '../../src/dataplane/ebpf/flow-expiry.js'
+import { type FlowTimeouts, stateOf, sweepFlows, timeoutOf } from '../../src/dataplane/ebpf/flow-expiry.js'
 import { FlowDirection, FlowState, flowStateNames } from '../../src/ebpf/generated/layouts.js'
 import { PROTO_TCP, PROTO_UDP, tcp, udp } from './packet.js'
 import { decode } from './packet-decode.js'
@@ -164,6 +164,73 @@ describe.skipIf(lacking)('flows', () => {
     expect(talk.udp(50000, '>').outcome).toBe('forwarded')
   })
 
+  test('a datagram after longer silence than a flow may have opens another one, an ACK does not', () => {
+    node = new TcNode({ flows: 8 })
+    for (const proto of ['TCP', 'UDP'] as const) {
+      const backends = [{ at: '10.0.2.5:8080' }, { at: '10.0.2.6:8080' }]
+      node.services.add({ proto, frontends: [{ at: '172.30.0.1:80' }], backends })
+    }
+    const talk = new Conversations(node, 'IPv4', 'there')
+    const backendsOf = (silence: bigint, speak: () => Step) =>
+      new Set(
+        Array.from({ length: 24 }, () => {
+          node?.services.ageFlows(silence * SECOND)
+          return speak().packet.to
+        }),
+      ).size
+    for (const each of ['>S', '<SA', '>A']) talk.tcp(40000, each)
+    expect(backendsOf(7500n, () => talk.tcp(40000, '>PA'))).toBe(1)
+    for (const way of ['>', '<', '>'] as const) talk.udp(40000, way)
+    expect(backendsOf(290n, () => talk.udp(40000, '>'))).toBe(1)
+    expect(backendsOf(310n, () => talk.udp(40000, '>'))).toBe(2)
+    expect(backendsOf(250n, () => talk.tcp(50000, '>S'))).toBe(2)
+  })
+
+  test('a source port of a flow whose time is over is free', () => {
+    node = new TcNode({ flows: 64, snatPorts: [2000, 2003] })
+    node.services.add({
+      proto: 'TCP',
+      frontends: [{ at: '172.30.0.1:80' }],
+      backends: [{ at: '10.0.2.5:8080' }],
+    })
+    const talk = new Conversations(node, 'IPv4', 'there')
+    for (let i = 0; i < 4; i++) for (const each of ['>S', '<SA', '>A', '>R']) talk.tcp(40000 + i, each)
+    expect(talk.tcp(50000, '>S').outcome).toBe('snat_exhausted')
+    node.services.ageFlows(11n * SECOND)
+    for (let i = 0; i < 4; i++) expect(talk.tcp(50000 + i, '>S').outcome).toBe('forwarded')
+    expect(talk.tcp(50004, '>S').outcome).toBe('snat_exhausted')
+  })
+
+  test('row 43: in a full table a handshake has time for as many others as a quarter of it', () => {
+    const flows = 64
+    const talk = start(flows, 'IPv4')
+    for (let i = 0; i < 20 * flows; i++) {
+      talk.node.passThrough(tcp(`203.0.113.7:${10000 + i}`, '172.30.0.1:80', 'S'))
+      const before = 10000 + i - flows / 4 + 1
+      if (before >= 10000 && !talk.has(before)) throw new Error(`${i}: the flow of port ${before} is gone`)
+    }
+    expect(talk.evicted()).toBeGreaterThan(10 * flows)
+  })
+
+  test('the sweep ends flows whose time is over, and no others', () => {
+    const flows = 256
+    const talk = start(flows, 'IPv4')
+    const sweep = talk.node.beside('flows.bpf.o', 'flow_sweep')
+    for (let i = 0; i < 100; i++) for (const each of ['>S', '<SA', '>A']) talk.tcp(10000 + i, each)
+    for (let i = 50; i < 100; i++) talk.tcp(10000 + i, i % 2 ? '>R' : '<R')
+    sweepFlows(sweep, flows, 1)
+    expect(talk.node.services.flows()).toHaveLength(2 * 100)
+    talk.node.services.ageFlows(11n * SECOND)
+    sweepFlows(sweep, flows, 0.25)
+    const left = talk.node.services.flows().length / 2
+    expect(left).toBeLessThan(100)
+    expect(left).toBeGreaterThan(50)
+    sweepFlows(sweep, flows, 0.75)
+    expect(talk.node.services.flows()).toHaveLength(2 * 50)
+    for (let i = 0; i < 50; i++) expect(talk.tcp(10000 + i, '>PA').outcome).toBe('forwarded')
+    expect(talk.evicted()).toBe(0)
+  })
+
   describe('without an agent', () => {
     test('three times as many connections as the table holds, one after the other: each gets through', () => {
       const flows = 256
@@ -312,6 +379,13 @@ class Conversations {
     const found = this.node.services.flows().find(each => each.key === key)
     if (!found) throw new Error(`no flow ${key}`)
     return stateOf(found.flow)
+  }
+
+  /** Whether a client port has a flow. */
+  has(port: number): boolean {
+    const { client, vip } = AT[this.#family]
+    const key = `${client}:${port} > ${vip}:80`
+    return this.node.services.flows().some(each => each.key === key)
   }
 
   /** Flows that had to go before their time, of all. */

@@ -117,6 +117,8 @@ export function missingProgram(name: string, why: string): string | undefined {
   return found ? undefined : `${name} (${why})`
 }
 
+const OBJECTS = join(import.meta.dirname, '../../build/bpf')
+
 let made = 0
 
 export class TcNode {
@@ -130,7 +132,7 @@ export class TcNode {
   readonly services: TestServices
 
   constructor(options: TcNodeOptions = {}) {
-    this.#object = this.#native.openObject(join(import.meta.dirname, '../../build/bpf/tc.bpf.o'))
+    this.#object = this.#native.openObject(join(OBJECTS, 'tc.bpf.o'))
     try {
       this.#load(options)
       this.services = new TestServices(this.#object)
@@ -202,6 +204,27 @@ export class TcNode {
   /** Mean nanoseconds of one run of a program on a packet, over `repeat` runs on the same bytes. */
   measure(program: 'waggle_ingress' | 'waggle_egress', frame: Uint8Array, repeat: number): number {
     return this.#run(program, frame, 'up0', repeat).duration
+  }
+
+  /** A program of another object file, on this node's maps. */
+  beside(file: string, program: string, constants: TcNodeOptions['constants'] = {}): BpfProgram {
+    const object = this.#native.openObject(join(OBJECTS, file))
+    try {
+      for (const { name } of Object.values(maps)) {
+        if (!object.mapNames().includes(name)) continue
+        const map = this.#map(name)
+        // Socket storage has no size.
+        if (map.info.maxEntries > 0) object.setMaxEntries(name, map.info.maxEntries)
+        object.reuseMap(name, map)
+      }
+      for (const [name, bytes] of Object.entries(constants)) object.setConstant(name, bytes)
+      object.load()
+      const handle = object.program(program)
+      this.#programs.set(program, handle)
+      return handle
+    } finally {
+      object.close()
+    }
   }
 
   /** What the programs count about flows, summed over the CPUs. */

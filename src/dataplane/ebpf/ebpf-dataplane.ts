@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { Clock } from '../../base/clock.js'
 import { messageOf } from '../../base/errors.js'
 import type { Logger } from '../../base/log.js'
-import type { Native } from '../../ebpf/native.js'
+import type { BpfProgram, Native } from '../../ebpf/native.js'
 import { SOCK_HOOKS } from '../../ebpf/sock-hooks.js'
 import type { Address } from '../../model/address.js'
 import type { DesiredState } from '../../model/desired.js'
@@ -26,7 +26,7 @@ import { StaleSockets } from './stale-sockets.js'
 
 export interface EbpfOptions {
   readonly native: Native
-  /** Folder with sock.bpf.o, sockegress.bpf.o and tc.bpf.o. */
+  /** Folder with the object files that the loader names. */
   readonly objectsDir: string
   /** Folder in a bpffs for our pins; made when missing. */
   readonly pinDir: string
@@ -46,7 +46,7 @@ export interface EbpfOptions {
   readonly clsact?: boolean
 }
 
-/** Seconds between two walks of the flow table. */
+/** Seconds until the whole flow table was looked at. */
 const SWEEP_SECONDS = 15
 
 /** What start() makes and stop() lets go. */
@@ -57,7 +57,7 @@ interface Running {
   readonly cgroup: CgroupLinks
   readonly devices: DeviceLinks
   readonly stale: StaleSockets
-  readonly programs: readonly { close(): void }[]
+  readonly programs: ReadonlyMap<string, BpfProgram>
   sweptAt: number
 }
 
@@ -103,6 +103,7 @@ export class EbpfDataplane implements Dataplane {
           ...(sourcePorts ? sourcePortConstants(sourcePorts) : {}),
           cfg_answer_ping: Uint8Array.of(Number(answerPing ?? false)),
         },
+        'flows.bpf.o': timeoutConstants(timeouts),
       },
       logger,
     )
@@ -120,9 +121,8 @@ export class EbpfDataplane implements Dataplane {
     // Maps are as the last run left them; programs that read old state go before those that make it.
     for (const hook of SOCK_HOOKS) links.attach(hook)
     stale.adopt()
-    const programs = [...loaded.programs.values()]
     const sweptAt = clock.monotonic()
-    this.#running = { maps, grace, applier, cgroup: links, devices, stale, programs, sweptAt }
+    this.#running = { maps, grace, applier, cgroup: links, devices, stale, programs: loaded.programs, sweptAt }
     logger.info('adopted', { ...applier.used })
   }
 
@@ -151,10 +151,10 @@ export class EbpfDataplane implements Dataplane {
     running.devices.repair()
     running.stale.check()
     const now = this.#options.clock.monotonic()
-    if (now - running.sweptAt < SWEEP_SECONDS * 1000) return
+    const share = Math.min(1, (now - running.sweptAt) / (SWEEP_SECONDS * 1000))
     running.sweptAt = now
-    const ended = sweepFlows(running.maps, process.hrtime.bigint(), this.#options.timeouts)
-    if (ended > 0) this.#options.logger.debug('ended flows', { flows: ended })
+    const sweep = running.programs.get('flow_sweep')
+    if (sweep) sweepFlows(sweep, running.maps.handles.flowSlots.info.maxEntries, share)
   }
 
   /** What the kernel holds now. */
@@ -172,7 +172,7 @@ export class EbpfDataplane implements Dataplane {
     if (!running) return
     this.#running = undefined
     running.grace.stop()
-    for (const program of running.programs) program.close()
+    for (const program of running.programs.values()) program.close()
     running.maps.close()
   }
 

@@ -1,14 +1,6 @@
 import { toBytes, u32 } from '../../ebpf/codec.js'
-import {
-  backend,
-  type Flow,
-  FlowDirection,
-  FlowSent,
-  FlowState,
-  flow,
-  type Tuple,
-  tuple,
-} from '../../ebpf/generated/layouts.js'
+import { type Flow, FlowDirection, FlowSent, FlowState, flow, type Tuple, tuple } from '../../ebpf/generated/layouts.js'
+import type { BpfProgram } from '../../ebpf/native.js'
 import type { KernelMaps } from './kernel-maps.js'
 
 /**
@@ -28,10 +20,6 @@ export interface FlowTimeouts {
 }
 
 const UDP = 17
-const NS_PER_SECOND = 1_000_000_000n
-
-/** Silence after which a datagram flow to a removed backend ends: answers under way still find it. */
-const LAST_ANSWERS_SECONDS = 5
 
 /** How far a flow has come, from its forward half. Pure; `flow_state_of` of the programs says the same. */
 export function stateOf(forward: Pick<Flow, 'sent' | 'heard'>): FlowState {
@@ -49,7 +37,7 @@ export function timeoutOf(proto: number, state: FlowState, timeouts: FlowTimeout
   return state === FlowState.OPENING ? timeouts.tcpTransitorySeconds : timeouts.tcpEstablishedSeconds
 }
 
-/** The constants of tc.bpf.o that hold the timeouts. */
+/** The constants of the object files that hold the timeouts. */
 export function timeoutConstants(timeouts: FlowTimeouts): Readonly<Record<string, Uint8Array>> {
   const seconds = {
     cfg_flow_tcp_established_s: timeouts.tcpEstablishedSeconds,
@@ -74,36 +62,27 @@ export interface WholeFlow {
   readonly reply: Flow | undefined
 }
 
-export interface FlowWalk {
-  readonly flows: readonly WholeFlow[]
-  /** Keys of reply halves whose forward half is missing. */
-  readonly widows: readonly Uint8Array[]
-}
-
-/** Reads the flow table. A walk beside the programs may miss a flow that just came or went. */
-export function walkFlows(maps: KernelMaps): FlowWalk {
+/**
+ * Reads the flow table. A walk beside the programs may miss a flow that just came or
+ * went, and show one whose time is over until it is swept.
+ */
+export function walkFlows(maps: KernelMaps): WholeFlow[] {
   const { keys, values, count } = maps.handles.flows.entries()
   const keyView = new DataView(keys.buffer, keys.byteOffset, keys.byteLength)
   const valueView = new DataView(values.buffer, values.byteOffset, values.byteLength)
   const forwards: { key: Tuple; half: Flow }[] = []
-  const replies = new Map<string, { key: Uint8Array; half: Flow }>()
+  const replies = new Map<string, Flow>()
   const nameOf = (bytes: Uint8Array) => Buffer.from(bytes).toString('latin1')
   for (let i = 0; i < count; i++) {
     const half = flow.decode(valueView, i * flow.size)
-    if (half.direction === FlowDirection.FORWARD) {
-      forwards.push({ key: tuple.decode(keyView, i * tuple.size), half })
-    } else {
-      const key = keys.slice(i * tuple.size, (i + 1) * tuple.size)
-      replies.set(nameOf(key), { key, half })
-    }
+    if (half.direction === FlowDirection.FORWARD) forwards.push({ key: tuple.decode(keyView, i * tuple.size), half })
+    else replies.set(nameOf(keys.subarray(i * tuple.size, (i + 1) * tuple.size)), half)
   }
-  const flows = forwards.map(({ key, half }) => {
-    const name = nameOf(toBytes(tuple, otherHalf(half)))
-    const reply = replies.get(name)?.half
-    replies.delete(name)
-    return { key, forward: half, reply }
-  })
-  return { flows, widows: [...replies.values()].map(each => each.key) }
+  return forwards.map(({ key, half }) => ({
+    key,
+    forward: half,
+    reply: replies.get(nameOf(toBytes(tuple, otherHalf(half)))),
+  }))
 }
 
 /** When the flow last saw a packet, CLOCK_MONOTONIC ns. */
@@ -112,32 +91,18 @@ export function lastSeen(each: WholeFlow): bigint {
   return each.forward.seenNs > reply ? each.forward.seenNs : reply
 }
 
-/** Whether a flow should end now. Pure; `retired` says that the backend it names was removed. */
-export function isExpired(each: WholeFlow, nowNs: bigint, retired: boolean, timeouts: FlowTimeouts): boolean {
-  const orphan = each.key.proto === UDP && retired
-  const seconds = orphan ? LAST_ANSWERS_SECONDS : timeoutOf(each.key.proto, stateOf(each.forward), timeouts)
-  return nowNs - lastSeen(each) > BigInt(Math.ceil(seconds)) * NS_PER_SECOND
-}
+/** Slots that one run of `flow_sweep` looks at (bpf/flows.bpf.c). */
+const SLOTS_PER_RUN = 64
 
-/** Ends the flows that are due; returns how many. */
-export function sweepFlows(maps: KernelMaps, nowNs: bigint, timeouts: FlowTimeouts): number {
-  const { backends, handles } = maps
-  const isRetired = ({ backend: index, generation }: Flow) => {
-    if (index >= backends.length) return true
-    return backends.view.getUint32(backends.offset(index) + backend.offsets.generation, true) !== generation
-  }
-  const { flows, widows } = walkFlows(maps)
-  const due = flows.filter(each => isExpired(each, nowNs, isRetired(each.forward), timeouts))
-  for (const { key, forward } of due) {
-    handles.flows.delete(toBytes(tuple, otherHalf(forward)))
-    handles.flows.delete(toBytes(tuple, key))
-  }
-  for (const key of widows) {
-    // Its forward half may have been made after the walk passed; a widow of this walk only is left alone.
-    const value = handles.flows.lookup(key)
-    if (!value) continue
-    const half = flow.decode(new DataView(value.buffer, value.byteOffset, value.byteLength), 0)
-    if (!handles.flows.lookup(toBytes(tuple, otherHalf(half)))) handles.flows.delete(key)
-  }
-  return due.length
+/** The kernel wants an Ethernet header's bytes; nobody looks at them. */
+const NO_PACKET = new Uint8Array(64)
+
+/**
+ * Has the programs look at the next `share` (0 to 1) of all slots and end the flows whose
+ * time is over. Never from here: between our look at a flow and its end its client might
+ * have opened another one in its place.
+ */
+export function sweepFlows(program: BpfProgram, slots: number, share: number): void {
+  const repeat = Math.ceil((slots * share) / SLOTS_PER_RUN)
+  if (repeat > 0) program.testRun({ data: NO_PACKET, repeat })
 }

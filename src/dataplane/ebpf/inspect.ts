@@ -163,7 +163,7 @@ const stateNames: Readonly<Record<FlowState, FlowRow['state']>> = {
 }
 
 function flowRows(maps: KernelMaps, names: ReadonlyMap<number, ServicePortName>, nowNs: bigint): FlowRow[] {
-  return walkFlows(maps).flows.map(each => ({
+  return walkFlows(maps).map(each => ({
     ...(names.get(each.forward.service) ?? { ...UNNAMED, protocol: protocolName(each.key.proto) ?? 'TCP' }),
     ...flowAddresses(each.key, each.forward),
     state: stateNames[stateOf(each.forward)],

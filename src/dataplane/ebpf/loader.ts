@@ -10,7 +10,7 @@ import type { Pins } from './pins.js'
 export class LoadError extends WaggleError {}
 
 /** Object files in the objects folder, in the order in which they are loaded. */
-const OBJECTS = ['sock.bpf.o', 'sockegress.bpf.o', 'tc.bpf.o'] as const
+const OBJECTS = ['sock.bpf.o', 'sockegress.bpf.o', 'tc.bpf.o', 'flows.bpf.o'] as const
 
 type MapName = keyof typeof layouts
 const MAP_NAMES = Object.keys(layouts) as MapName[]

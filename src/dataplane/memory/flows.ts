@@ -102,11 +102,14 @@ export class MemoryFlows {
     return this.size * 8 > this.#limit
   }
 
-  /** Ends what is due for certain, as the agent's walk does; what may be due stays, and {@link mayBeGone}. */
+  /** Ends what is due for certain, as the agent has it done; what may be due stays, and {@link mayBeGone}. */
   sweep(now: number): void {
-    for (const flow of [...this]) {
-      if (flow.histories.every(history => this.#overdue(flow, history, now) > SECOND)) this.remove(flow)
-    }
+    for (const flow of [...this]) if (this.isOver(flow, now)) this.remove(flow)
+  }
+
+  /** Whether it is due for certain. */
+  isOver(flow: MemoryFlow, now: number): boolean {
+    return flow.histories.every(history => this.#overdue(flow, history, now) > SECOND)
   }
 
   /** Seconds beyond its timeout. */
@@ -137,14 +140,14 @@ function yields(history: History): boolean {
 }
 
 /**
- * Whether a packet of the client needs another backend: a datagram once its backend is
- * removed; of TCP a SYN, when the old connection is over or its backend is removed.
+ * Whether a packet of the client needs another backend: a datagram or a SYN once the
+ * backend is removed or the flow's time is over; a SYN when the old connection is, too.
  * Undefined: that depends on which history is the true one.
  */
-export function choosesAgain(flow: MemoryFlow, packet: Pick<Packet, 'tcpFlags'>): boolean | undefined {
-  if (flow.dialled.proto !== TCP) return flow.backend.removed
-  if (!isPureSyn(packet)) return false
-  if (flow.backend.removed) return true
+export function choosesAgain(flow: MemoryFlow, packet: Pick<Packet, 'tcpFlags'>, isOver: boolean): boolean | undefined {
+  if (flow.dialled.proto === TCP && !isPureSyn(packet)) return false
+  if (flow.backend.removed || isOver) return true
+  if (flow.dialled.proto !== TCP) return false
   const over = flow.histories.map(({ client, answers }) => client.fin || client.rst || answers.fin || answers.rst)
   return over.every(each => each === over[0]) ? over[0] : undefined
 }

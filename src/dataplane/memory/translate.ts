@@ -30,7 +30,7 @@ export function ofFlow(
   const { flow, direction } = half
   const ended = () => without(flow).map(answer => ({ ...answer, ...after(() => state.flows.remove(flow), answer) }))
   const here = side === sideOf(half)
-  const again = here && direction === 'forward' ? choosesAgain(flow, packet) : false
+  const again = here && direction === 'forward' ? choosesAgain(flow, packet, state.flows.isOver(flow, now)) : false
   if (again) return ended()
   const doubt = again === undefined || state.flows.mayBeGone(flow, now)
   const known = knownFlow(state, sighting, half, doubt)

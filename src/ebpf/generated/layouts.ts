@@ -767,24 +767,55 @@ export const flow = {
   },
 } as const satisfies Codec<Flow> & { offsets: Readonly<Record<string, number>> }
 
+/** struct flow_slot */
+export interface FlowSlot {
+  readonly key: Tuple
+  readonly claimed: number
+}
+
+/** struct flow_slot, 48 bytes */
+export const flowSlot = {
+  name: 'flow_slot',
+  size: 48,
+  offsets: {
+    key: 0,
+    claimed: 40,
+  },
+  encode(view: DataView, at: number, value: FlowSlot): void {
+    tuple.encode(view, at, value.key)
+    view.setUint32(at + 40, uint(value.claimed, 0xffffffff, 'flow_slot.claimed'), true)
+    putZero(view, at + 44, 4)
+  },
+  decode(view: DataView, at: number): FlowSlot {
+    return {
+      key: tuple.decode(view, at),
+      claimed: view.getUint32(at + 40, true),
+    }
+  },
+} as const satisfies Codec<FlowSlot> & { offsets: Readonly<Record<string, number>> }
+
 /** struct flow_hand */
 export interface FlowHand {
   readonly next: bigint
+  readonly swept: bigint
 }
 
-/** struct flow_hand, 8 bytes */
+/** struct flow_hand, 16 bytes */
 export const flowHand = {
   name: 'flow_hand',
-  size: 8,
+  size: 16,
   offsets: {
     next: 0,
+    swept: 8,
   },
   encode(view: DataView, at: number, value: FlowHand): void {
     view.setBigUint64(at, uint64(value.next, 'flow_hand.next'), true)
+    view.setBigUint64(at + 8, uint64(value.swept, 'flow_hand.swept'), true)
   },
   decode(view: DataView, at: number): FlowHand {
     return {
       next: view.getBigUint64(at, true),
+      swept: view.getBigUint64(at + 8, true),
     }
   },
 } as const satisfies Codec<FlowHand> & { offsets: Readonly<Record<string, number>> }
@@ -1183,8 +1214,8 @@ export const maps = {
     flags: 0,
     maxEntries: 65536,
     key: u32,
-    value: tuple,
-  } satisfies MapLayout<number, Tuple>,
+    value: flowSlot,
+  } satisfies MapLayout<number, FlowSlot>,
   flowHand: {
     name: 'flow_hand_v1',
     type: 2,
