@@ -18,6 +18,8 @@ struct layout_enums {
 	enum flow_sent flow_sent;
 	enum flow_state flow_state;
 	enum flow_flag flow_flag;
+	enum device_takes device_takes;
+	enum device_xdp device_xdp;
 };
 
 const volatile struct layout_enums layout_enums;

@@ -56,7 +56,7 @@ static __always_inline int ingress(struct __sk_buff *skb, __u32 l2)
 	sign_take_away(skb);
 	ret = packet_parse(&p, skb, l2);
 	/* Whatever is wrong with it: whom it is for may know better. */
-	if (!packet_is_for_host(&p))
+	if (!context_is_for_host(skb))
 		return finish(&p, HOOK_TC_INGRESS, ret ?: OUTCOME_NOT_HANDLED);
 	if (!ret && packet_is_later_fragment(&p))
 		ret = fragment_find_or_hold(&p);

@@ -11,6 +11,7 @@
 #include "bpffs.h"
 #include "btf.h"
 #include "clsact.h"
+#include "device.h"
 #include "errors.h"
 #include "link.h"
 #include "map.h"
@@ -40,26 +41,13 @@ Napi::Object Init(Napi::Env env, Napi::Object exports) {
   auto version = std::to_string(libbpf_major_version()) + "." + std::to_string(libbpf_minor_version());
   exports.Set("libbpfVersion", version);
   const std::pair<const char*, Napi::Value (*)(const Napi::CallbackInfo&)> functions[] = {
-      {"possibleCpus", PossibleCpus},
-      {"openObject", OpenObject},
-      {"openMap", OpenMap},
-      {"openProgram", OpenProgram},
-      {"openLink", OpenLink},
-      {"createMap", CreateMap},
-      {"attachCgroup", AttachCgroup},
-      {"attachTcx", AttachTcx},
-      {"attachXdp", AttachXdp},
-      {"attachClsact", AttachClsact},
-      {"detachClsact", DetachClsact},
-      {"queryClsact", QueryClsact},
-      {"queryCgroup", QueryCgroup},
-      {"queryTcx", QueryTcx},
-      {"openRingBuffer", OpenRingBuffer},
-      {"readBtf", ReadBtf},
-      {"inNetns", InNetns},
-      {"netnsInode", NetnsInode},
-      {"netnsCookie", NetnsCookie},
-      {"ifNameToIndex", IfNameToIndex},
+      {"possibleCpus", PossibleCpus},     {"openObject", OpenObject},     {"openMap", OpenMap},
+      {"openProgram", OpenProgram},       {"openLink", OpenLink},         {"createMap", CreateMap},
+      {"attachCgroup", AttachCgroup},     {"attachTcx", AttachTcx},       {"attachXdp", AttachXdp},
+      {"attachClsact", AttachClsact},     {"detachClsact", DetachClsact}, {"queryClsact", QueryClsact},
+      {"queryCgroup", QueryCgroup},       {"queryTcx", QueryTcx},         {"queryDevice", QueryDevice},
+      {"openRingBuffer", OpenRingBuffer}, {"readBtf", ReadBtf},           {"inNetns", InNetns},
+      {"netnsInode", NetnsInode},         {"netnsCookie", NetnsCookie},   {"ifNameToIndex", IfNameToIndex},
       {"mountBpffs", MountBpffs},
   };
   for (const auto& [name, function] : functions) exports.Set(name, Napi::Function::New(env, function, name));

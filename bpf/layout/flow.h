@@ -129,10 +129,34 @@ struct udp_peer_key {
 	__u8 zero[5];
 };
 
-/* What a tcx or clsact program needs to know of a device of this node. */
+/* Bits of device.takes_frames: what XDP may send by a device. Others it drops, or the program is
+ * not there. */
+enum device_takes {
+	DEVICE_TAKES_TX = 1,	   /* XDP_TX: what came by it goes back */
+	DEVICE_TAKES_REDIRECT = 2, /* bpf_redirect, whatever it came by */
+};
+
+/* How XDP is on a device, or why not. Read by people alone. */
+enum device_xdp {
+	DEVICE_XDP_OFF = 0,
+	DEVICE_XDP_NATIVE = 1,
+	DEVICE_XDP_GENERIC = 2,
+	DEVICE_XDP_NO_ETHERNET = 3,
+	DEVICE_XDP_VLANS = 4,
+	DEVICE_XDP_PORTS = 5,
+	DEVICE_XDP_FOREIGN = 6,
+	DEVICE_XDP_UNSUPPORTED = 7,
+	DEVICE_XDP_CANNOT_SEND = 8,
+	DEVICE_XDP_REFUSED = 9,
+};
+
+/* What the packet programs need to know of a device of this node. */
 struct device {
 	struct ip_addr addr4; /* source address for flows that leave by it; all zero = none */
 	struct ip_addr addr6;
+	__u8 mac[6];	   /* what frames for this node are addressed to */
+	__u8 takes_frames; /* enum device_takes */
+	__u8 xdp;	   /* enum device_xdp */
 };
 
 _Static_assert(sizeof(struct tuple) == 40, "tuple is 40 bytes");

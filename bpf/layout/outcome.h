@@ -86,7 +86,9 @@ enum outcome {
 	/* The node's own packet, or one that it masquerades: a flow had its source port, it leaves
 	 * from another one. */
 	OUTCOME_PORT_MOVED = 34,
-	OUTCOME_COUNT = 35,
+	/* XDP: a Service's packet that needs tc, or a backend on this node: passes unchanged. */
+	OUTCOME_LEFT_TO_TC = 35,
+	OUTCOME_COUNT = 36,
 };
 
 /* Index of the program in the counters. */
@@ -98,7 +100,8 @@ enum hook {
 	HOOK_SOCK_EGRESS = 4,
 	HOOK_TC_INGRESS = 5,
 	HOOK_TC_EGRESS = 6,
-	HOOK_COUNT = 7,
+	HOOK_XDP = 7,
+	HOOK_COUNT = 8,
 };
 
 /* Value of outcomes, a per-CPU array indexed by hook * OUTCOME_COUNT + outcome. */

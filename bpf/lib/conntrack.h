@@ -31,7 +31,7 @@ struct nf_conn {
 	unsigned long status;
 } __attribute__((preserve_access_index));
 
-extern struct nf_conn *bpf_skb_ct_lookup(context *ctx, struct bpf_sock_tuple *tuple,
+extern struct nf_conn *CONTEXT_CT_LOOKUP(context *ctx, struct bpf_sock_tuple *tuple,
 					 __u32 tuple_size, struct conntrack_options *options,
 					 __u32 options_size) __weak __ksym;
 extern void bpf_ct_release(struct nf_conn *ct) __weak __ksym;
@@ -83,7 +83,7 @@ static __always_inline enum conntrack_answer conntrack_ask(context *ctx,
 
 	if (!conntrack_can_be_asked())
 		return CONNTRACK_NONE;
-	ct = bpf_skb_ct_lookup(ctx, tuple, size, &options, sizeof(options));
+	ct = CONTEXT_CT_LOOKUP(ctx, tuple, size, &options, sizeof(options));
 	if (!ct)
 		return CONNTRACK_NONE;
 	answer = ct->status & CONNTRACK_DST_NAT ? CONNTRACK_TRANSLATED : CONNTRACK_KNOWN;

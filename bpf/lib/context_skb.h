@@ -24,6 +24,9 @@ typedef struct __sk_buff context;
 /* How a redirected packet finds its next hop: by the kernel, which asks for the neighbour. */
 typedef struct bpf_redir_neigh next_hop;
 
+/* The kernel's function that asks its connection tracking. */
+#define CONTEXT_CT_LOOKUP bpf_skb_ct_lookup
+
 #define VLAN_ID_MASK 0x0fff
 
 /* Bytes, from the Ethernet header on where there is one. */
@@ -49,7 +52,11 @@ static __always_inline bool context_has_vlan(const context *ctx)
 	return ctx->vlan_present && ctx->vlan_tci & VLAN_ID_MASK;
 }
 
-/* Is it addressed to this machine's MAC? */
+/*
+ * Is it addressed to this machine's MAC? A frame for another one reaches us when a switch
+ * floods it and the device listens to all (a capture does that): whom it is for answers it
+ * too.
+ */
 static __always_inline bool context_is_for_host(const context *ctx)
 {
 	return ctx->pkt_type == PACKET_HOST;
@@ -139,6 +146,13 @@ static __always_inline bool context_take_route(next_hop *next, const struct bpf_
 		return false;
 	next->nh_family = fib->family;
 	__builtin_memcpy(next->ipv6_nh, fib->ipv6_dst, sizeof(next->ipv6_nh));
+	return true;
+}
+
+/* Is it for this program to say, and to count, that the packet is refused? */
+static __always_inline bool context_has_last_word(int refusal)
+{
+	(void)refusal;
 	return true;
 }
 

@@ -15,16 +15,7 @@
 #include "count.h"
 #include "packet.h"
 #include "sign.h"
-
-/* What a packet whose flow is known and which was translated is called. */
-static __always_inline int translated_outcome(const struct packet *p)
-{
-	if (p->flow_direction == FLOW_REPLY)
-		return OUTCOME_REPLIED;
-	if (p->flow_flags & FLOW_OF_NODE)
-		return OUTCOME_PORT_MOVED;
-	return p->flow_flags & FLOW_LOCAL_BACKEND ? OUTCOME_DELIVERED : OUTCOME_FORWARDED;
-}
+#include "translated.h"
 
 /*
  * Sends the packet to the next hop. A priority tag (VLAN 0) was for the link it came by; a

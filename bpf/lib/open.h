@@ -75,8 +75,11 @@ static __noinline int open_choose(struct packet *p, struct flow *half)
 	ret = select_backend(half->service,
 			     client_is_bound_to_node(frontend, service, &p->tuple.src), &client,
 			     connection, &choice);
-	if (ret)
+	if (ret) {
+		if (context_has_last_word(ret))
+			select_count_refused(half->service, ret);
 		return ret;
+	}
 	if (addr_is_ipv4(&choice.addr) != p->ipv4)
 		return -OUTCOME_BROKEN_STATE;
 	half->backend = choice.backend;
@@ -136,7 +139,10 @@ static __always_inline int flow_open(struct packet *p)
 	half.slot = flow_slot_claim();
 	if (half.slot == FLOW_SLOT_NONE)
 		return -OUTCOME_FLOWS_FULL;
-	return half.flags & FLOW_LOCAL_BACKEND ? open_to_local(p, &half) : open_to_remote(p, &half);
+	ret = half.flags & FLOW_LOCAL_BACKEND ? open_to_local(p, &half) : open_to_remote(p, &half);
+	if (!ret)
+		select_count_opened(half.service, half.backend);
+	return ret;
 }
 
 #endif

@@ -86,15 +86,6 @@ static __always_inline int parse_ipv6(struct packet *p, __u32 *end)
 	return OUTCOME_CONTINUE;
 }
 
-/*
- * A frame for another machine reaches us when a switch floods it and the device listens
- * to all (a capture does that): whom it is for answers it too.
- */
-static __always_inline bool packet_is_for_host(const struct packet *p)
-{
-	return context_is_for_host(p->ctx);
-}
-
 static __always_inline int packet_parse(struct packet *p, context *ctx, __u32 l2)
 {
 	__u32 end = 0;

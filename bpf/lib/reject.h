@@ -6,16 +6,14 @@
  * out   the positive one: the packet has become the answer; -OUTCOME_REPLY_LIMITED; another
  *       negative one: dropped without a word
  *
- * Answered are a port that no Service has and a Service without backends, by a reset or
- * port unreachable of the address that was dialled; and, as every router does, a TTL that
- * is used up and a packet too large for its route. Nobody answers for
- * externalTrafficPolicy: Local without a backend here: a load balancer has to see a node
- * that is silent.
+ * refusal.h says what is answered: a port or a backend that is missing by a reset or port
+ * unreachable of the address that was dialled, the others as a router does.
  */
 #ifndef WAGGLE_LIB_REJECT_H
 #define WAGGLE_LIB_REJECT_H
 
 #include "icmp_make.h"
+#include "refusal.h"
 #include "reply.h"
 
 /*
@@ -84,12 +82,6 @@ static __always_inline int reject_answer(struct __sk_buff *skb, struct packet *p
 	}
 }
 
-static __always_inline bool reject_is_answered(int refusal)
-{
-	return refusal == -OUTCOME_NO_PORT || refusal == -OUTCOME_NO_BACKEND ||
-	       refusal == -OUTCOME_TTL_EXCEEDED || refusal == -OUTCOME_TOO_BIG;
-}
-
 /*
  * A global function: the verifier looks at it once, whatever led here. With each refusal
  * on each way through snat.h it goes beyond its limit (6.18).
@@ -102,7 +94,7 @@ __noinline int reject_packet(struct __sk_buff *skb, struct packet *p, int refusa
 	if (!p || !state)
 		return refusal;
 	/* No error about an error, nor about a later fragment (RFC 1122 3.2.2). */
-	if (!reject_is_answered(refusal) || packet_is_icmp(p) || packet_is_later_fragment(p) ||
+	if (!refusal_is_answered(refusal) || packet_is_icmp(p) || packet_is_later_fragment(p) ||
 	    !reply_has_receiver(p))
 		return refusal;
 	if (!reply_is_allowed(state))

@@ -4,7 +4,7 @@
  *
  * in    a service index, whether the local list binds this client, the client's
  *       affinity key (its service field is filled in here), a hash of the connection
- *       if select_hashes_connection, else 0
+ *       if select_hashes_connection, else 0. The caller counts (below)
  * out   0 with *choice set; -OUTCOME_NO_BACKEND; -OUTCOME_NO_LOCAL_BACKEND;
  *       -OUTCOME_BROKEN_STATE
  * maps  services_v1, slots_v1, backends_v1 (read), svc_stats_v1, be_stats_v1,
@@ -59,7 +59,6 @@ static __always_inline int select_backend(__u32 index, bool local, struct affini
 {
 	const struct service *service = service_get(index);
 	struct service_stats *stats = bpf_map_lookup_elem(&svc_stats_v1, &index);
-	struct backend_stats *backend_stats;
 	const struct backend *backend;
 	__u64 range;
 	__u32 bound = 0;
@@ -72,7 +71,6 @@ static __always_inline int select_backend(__u32 index, bool local, struct affini
 	range = *(volatile const __u64 *)(local ? &service->local : &service->cluster);
 	count = range >> 32;
 	if (!count) {
-		stats->refused++;
 		return local && *(volatile const __u64 *)&service->cluster >> 32 ?
 			       -OUTCOME_NO_LOCAL_BACKEND :
 			       -OUTCOME_NO_BACKEND;
@@ -85,8 +83,7 @@ static __always_inline int select_backend(__u32 index, bool local, struct affini
 			 slot_get((__u32)range + schedule(service->scheduler, range, count, stats,
 							  client, connection));
 	backend = backend_get(chosen);
-	backend_stats = backend_stats_get(chosen);
-	if (!chosen || !backend || !backend_stats)
+	if (!chosen || !backend)
 		return -OUTCOME_BROKEN_STATE;
 	choice->addr = backend->addr;
 	choice->port = backend->port;
@@ -95,9 +92,29 @@ static __always_inline int select_backend(__u32 index, bool local, struct affini
 	choice->generation = backend->generation;
 	if (service->affinity_s && !bound)
 		affinity_remember(client, chosen, choice->generation);
+	return OUTCOME_CONTINUE;
+}
+
+/* ret is what select_backend returned. */
+static __always_inline void select_count_refused(__u32 index, int ret)
+{
+	struct service_stats *stats = bpf_map_lookup_elem(&svc_stats_v1, &index);
+
+	if (stats && (ret == -OUTCOME_NO_BACKEND || ret == -OUTCOME_NO_LOCAL_BACKEND))
+		stats->refused++;
+}
+
+/* Once the flow or connection to the chosen backend is there: another hook may have to try again.
+ */
+static __always_inline void select_count_opened(__u32 index, __u32 chosen)
+{
+	struct service_stats *stats = bpf_map_lookup_elem(&svc_stats_v1, &index);
+	struct backend_stats *backend_stats = backend_stats_get(chosen);
+
+	if (!stats || !backend_stats)
+		return;
 	stats->opened++;
 	__sync_fetch_and_add(&backend_stats->opened, 1);
-	return OUTCOME_CONTINUE;
 }
 
 #endif

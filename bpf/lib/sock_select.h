@@ -25,6 +25,7 @@ static __always_inline int sock_select(struct bpf_sock_addr *ctx, bool ipv6,
 	struct affinity_key client;
 	__u32 connection = 0;
 	bool local;
+	int ret;
 
 	if (frontend->flags & FRONTEND_FLAG_LOOPBACK && !sock_client_is_node(ctx))
 		return OUTCOME_NOT_SERVICE;
@@ -37,7 +38,12 @@ static __always_inline int sock_select(struct bpf_sock_addr *ctx, bool ipv6,
 	affinity_key_from_cookie(&client, bpf_get_netns_cookie(ctx));
 	if (select_hashes_connection(service))
 		connection = sched_maglev_socket(bpf_get_socket_cookie(ctx));
-	return select_backend(frontend->service, local, &client, connection, choice);
+	ret = select_backend(frontend->service, local, &client, connection, choice);
+	if (ret)
+		select_count_refused(frontend->service, ret);
+	else
+		select_count_opened(frontend->service, choice->backend);
+	return ret;
 }
 
 #endif

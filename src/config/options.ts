@@ -178,6 +178,24 @@ export const OPTIONS = {
     stability: 'stable',
     group: 'Kernel objects',
   }),
+  xdp: option<'auto' | 'native' | 'generic' | 'off'>({
+    flag: 'xdp',
+    type: choice('auto', 'native', 'generic', 'off'),
+    fallback: { value: 'off' },
+    description:
+      'Serve packets to and from backends on other nodes in XDP, before the kernel makes its own of them, on the devices of `--devices`: `native` in the driver where it can, `auto` the same where the device can also send, `generic` behind the driver. What XDP cannot do, tc does. `waggle show devices` says why a device has none.',
+    stability: 'beta',
+    group: 'Kernel objects',
+  }),
+  xdpDropUnknownPorts: option<boolean>({
+    flag: 'xdp-drop-unknown-ports',
+    type: bool,
+    fallback: { value: false },
+    description:
+      'Where XDP serves, drop packets for ports that no Service has, at addresses that only Services have, instead of refusing them. Cheaper under a scan or a flood; clients wait for their timeout.',
+    stability: 'beta',
+    group: 'Kernel objects',
+  }),
   cgroup: option<string>({
     flag: 'cgroup',
     type: path,

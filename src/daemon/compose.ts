@@ -98,6 +98,8 @@ function makeEbpf(config: Config, native: Native, logger: Logger): EbpfDataplane
       first: config.sourcePorts,
       last: config.sourcePortsLast === 'none' ? undefined : config.sourcePortsLast,
     },
+    xdp: config.xdp,
+    xdpDropUnknownPorts: config.xdpDropUnknownPorts,
     timeouts: {
       tcpEstablishedSeconds: config.flowTcpEstablishedTimeout / 1000,
       tcpTransitorySeconds: config.flowTcpTransitoryTimeout / 1000,

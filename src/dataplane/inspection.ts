@@ -78,7 +78,7 @@ export interface FlowRow extends ServicePortName {
 export interface ProgramRow {
   /** Name of the program in the kernel. */
   readonly name: string
-  /** Where it hangs: `connect4`, `tcx/ingress`, `clsact/egress` … */
+  /** Where it hangs: `connect4`, `tcx/ingress`, `xdp/native` … */
   readonly hook: string
   /** Device or cgroup that it is attached to. */
   readonly target: string
@@ -86,6 +86,21 @@ export interface ProgramRow {
   readonly tag: string
   /** False when the kernel no longer runs it there. */
   readonly attached: boolean
+}
+
+/** A device whose packets are served. */
+export interface DeviceRow {
+  /** Empty when the device is gone. */
+  readonly name: string
+  readonly ifindex: number
+  /** What runs its tc programs; empty when nothing does. */
+  readonly tc: 'tcx' | 'clsact' | ''
+  /** Source addresses of flows that leave by it. */
+  readonly address4: Address | undefined
+  readonly address6: Address | undefined
+  readonly xdp: 'native' | 'generic' | ''
+  /** Why it has no XDP although it was asked for, or not all of it; empty when there is nothing to say. */
+  readonly xdpReason: string
 }
 
 export interface OutcomeRow {
@@ -118,6 +133,7 @@ export interface Inspection {
   readonly backends: readonly BackendRow[]
   readonly flows: readonly FlowRow[]
   readonly programs: readonly ProgramRow[]
+  readonly devices: readonly DeviceRow[]
   readonly outcomes: readonly OutcomeRow[]
   readonly maps: readonly MapRow[]
   readonly flowCounts: FlowCounts

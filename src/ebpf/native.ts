@@ -160,6 +160,23 @@ export type BtfType =
     }
   | { kind: 'other'; id: number; name: string; btfKind: number }
 
+/** What the kernel tells of a device. */
+export interface DeviceFacts {
+  readonly name: string
+  /** Hardware address; empty where the device has none. */
+  readonly mac: Uint8Array
+  /** `veth`, `bond`, `vlan` …; empty for hardware. */
+  readonly kind: string
+  /** ifindex of the bridge or bond that it is a port of; 0 = none. */
+  readonly master: number
+  /** XDP_ATTACHED_*: 0 none, 1 native, 2 generic, 3 in hardware, 4 in more than one of them */
+  readonly xdpMode: number
+  /** Of the XDP program; 0 = none, or more than one. */
+  readonly xdpProgramId: number
+  /** NETDEV_XDP_ACT_* as the driver has them now; undefined below Linux 6.3. */
+  readonly xdpFeatures?: number
+}
+
 export interface Native {
   /** Versions and limits of what is linked in. */
   readonly libbpfVersion: string
@@ -212,6 +229,8 @@ export interface Native {
   /** Program ids attached to a cgroup or device, in order of execution. */
   queryCgroup(cgroup: string, attachType: number): number[]
   queryTcx(ifindex: number, direction: 'ingress' | 'egress'): number[]
+  /** A device of the caller's network namespace; undefined when there is none. */
+  queryDevice(ifindex: number): DeviceFacts | undefined
   /** Calls `onRecords` on the event loop with one Buffer per wake-up: u32 length (LE) + record, repeated. */
   openRingBuffer(map: BpfMap, onRecords: (records: Uint8Array) => void): RingBuffer
   readBtf(path: string): BtfType[]

@@ -29,6 +29,28 @@ export const MapType = {
   SK_STORAGE: 24,
 } as const
 
+/** Flags of an XDP link: where in the device's receive path. */
+export const XdpFlag = {
+  /** Behind the driver, for every device. */
+  GENERIC: 2,
+  /** In the driver. */
+  NATIVE: 4,
+} as const
+
+/** XDP_ATTACHED_*: what a device says it has (linux/if_link.h). */
+export const XdpAttached = {
+  NONE: 0,
+  NATIVE: 1,
+  GENERIC: 2,
+} as const
+
+/** NETDEV_XDP_ACT_*: what a driver can do (linux/netdev.h). */
+export const XdpFeature = {
+  BASIC: 1,
+  /** Sends frames that other devices redirect to it. */
+  NDO_XMIT: 4,
+} as const
+
 /** Flags of map creation. */
 export const MapFlag = {
   /** Hash elements are allocated when they come, not all at once. */

@@ -45,3 +45,9 @@ export function findCgroup2(mounts: string): string | undefined {
   }
   return undefined
 }
+
+/** Devices that VLAN devices are on, from /proc/net/vlan/config: lines `eth0.5 | 5 | eth0` below a heading. */
+export function vlanParents(text: string): Set<string> {
+  const rows = text.split('\n').map(line => line.split('|').map(cell => cell.trim()))
+  return new Set(rows.flatMap(([, id, parent]) => (parent && /^\d+$/.test(id ?? '') ? [parent] : [])))
+}

@@ -1,6 +1,15 @@
 import type { Inspection } from '../dataplane/inspection.js'
 import { filterRows, type RowFilter } from './filter.js'
-import { backendTable, flowTable, mapTable, outcomeTable, programTable, serviceTable, type Table } from './tables.js'
+import {
+  backendTable,
+  deviceTable,
+  flowTable,
+  mapTable,
+  outcomeTable,
+  programTable,
+  serviceTable,
+  type Table,
+} from './tables.js'
 
 /** What `waggle show` can show. */
 export interface Subject {
@@ -40,6 +49,13 @@ export const SUBJECTS: readonly Subject[] = [
     byService: false,
     rows: ({ programs }) => programs,
     table: ({ programs }) => programTable(programs),
+  },
+  {
+    name: 'devices',
+    description: 'devices whose packets are served, and how',
+    byService: false,
+    rows: ({ devices }) => devices,
+    table: ({ devices }) => deviceTable(devices),
   },
   {
     name: 'outcomes',

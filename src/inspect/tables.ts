@@ -1,5 +1,6 @@
 import type {
   BackendRow,
+  DeviceRow,
   FlowRow,
   MapRow,
   OutcomeRow,
@@ -109,6 +110,13 @@ export function programTable(programs: readonly ProgramRow[]): Table {
   return table(
     ['PROGRAM', 'HOOK', 'TARGET', 'ID', 'TAG', 'ATTACHED'],
     programs.map(row => [row.name, row.hook, row.target, row.id, row.tag, row.attached ? 'yes' : 'no']),
+  )
+}
+
+export function deviceTable(devices: readonly DeviceRow[]): Table {
+  return table(
+    ['DEVICE', 'IFINDEX', 'TC', 'SOURCE4', 'SOURCE6', 'XDP', 'REASON'],
+    devices.map(row => [row.name, row.ifindex, row.tc, row.address4 ?? '', row.address6 ?? '', row.xdp, row.xdpReason]),
   )
 }
 

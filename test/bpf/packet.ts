@@ -200,6 +200,6 @@ function ipv6Header(
   return header
 }
 
-function macBytes(text: string): Uint8Array {
+export function macBytes(text: string): Uint8Array {
   return Uint8Array.from(text.split(':'), part => Number.parseInt(part, 16))
 }

@@ -2,6 +2,8 @@ import { sourceRangeKeyBytes } from '../../src/dataplane/ebpf/encode.js'
 import { fromBytes, type MapLayout, toBytes, u32 } from '../../src/ebpf/codec.js'
 import {
   BackendFlag,
+  DeviceTakes,
+  DeviceXdp,
   type Flow,
   FlowDirection,
   FrontendFlag,
@@ -122,8 +124,16 @@ export class TestServices {
     this.#putFrontend(address, port, proto === 'TCP' ? PROTO_TCP : PROTO_UDP, value)
   }
 
-  setDevice(ifindex: number, addr4: string, addr6: string): void {
-    this.#put(maps.devices, ifindex, { addr4: bytesOf(addr4), addr6: bytesOf(addr6) })
+  /** `mac`: the device gets frames for it; XDP serves it and sends by it. */
+  setDevice(ifindex: number, addr4: string | undefined, addr6: string | undefined, mac?: Uint8Array): void {
+    const bytes = (address: string | undefined) => (address ? bytesOf(address) : new Uint8Array(16))
+    this.#put(maps.devices, ifindex, {
+      addr4: bytes(addr4),
+      addr6: bytes(addr6),
+      mac: [...(mac ?? new Uint8Array(6))],
+      takesFrames: mac ? DeviceTakes.TX | DeviceTakes.REDIRECT : 0,
+      xdp: mac ? DeviceXdp.GENERIC : DeviceXdp.OFF,
+    })
   }
 
   /** All halves of all flows, forward ones first. */

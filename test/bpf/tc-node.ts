@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
+import { codeOf } from '../../src/base/errors.js'
 import { HALVES_PER_FLOW } from '../../src/dataplane/ebpf/kernel-maps.js'
 import { fromBytes, toBytes } from '../../src/ebpf/codec.js'
 import {
@@ -12,10 +13,11 @@ import {
   Outcome,
   outcomeNames,
   outcomeStats,
+  serviceStats,
 } from '../../src/ebpf/generated/layouts.js'
 import { loadNative } from '../../src/ebpf/load-native.js'
 import type { BpfMap, BpfObject, BpfProgram } from '../../src/ebpf/native.js'
-import { DEVICE_MAC } from './packet.js'
+import { DEVICE_MAC, ETH_LENGTH, macBytes } from './packet.js'
 import { type DecodedPacket, decode } from './packet-decode.js'
 import { TestServices } from './services.js'
 
@@ -24,6 +26,9 @@ import { TestServices } from './services.js'
  * the programs of tc.bpf.o, run on packets that the test makes (BPF_PROG_TEST_RUN). The
  * output of a step is the input of the next. A redirect is not carried out: the packet
  * is seen as it would leave, without its new MAC addresses.
+ *
+ * With {@link putXdpInFront} a packet that arrives goes through xdp.bpf.o first, on the same
+ * maps, and then all neighbours are known. What XDP passes must be unchanged.
  *
  * | device | addresses                      | leads to                                       |
  * | ------ | ------------------------------ | ---------------------------------------------- |
@@ -62,6 +67,18 @@ const SKB_CB_4 = 64
 const SKB_GSO_SIZE = 176
 const SKB_SIZE = 192
 
+/** Offsets in struct xdp_md. */
+const XDP_DATA_END = 4
+const XDP_IFINDEX = 12
+const XDP_SIZE = 24
+
+const XDP_ACT = new Map([
+  [1, 'drop'],
+  [2, 'next'],
+  [3, 'redirect'],
+  [4, 'redirect'],
+] as const)
+
 const TC_ACT = new Map([
   [0xffffffff, 'next'],
   [2, 'drop'],
@@ -71,7 +88,9 @@ const TC_ACT = new Map([
 /** What became of a packet in one program. */
 export interface Step {
   readonly verdict: 'next' | 'drop' | 'redirect'
-  /** The label of the one counter that grew. */
+  /** The program that had the last word. */
+  readonly by: 'tc' | 'xdp'
+  /** The label of its one counter that grew. */
   readonly outcome: string
   /** Bytes that were counted. */
   readonly counted: number
@@ -104,6 +123,8 @@ export interface TcNodeOptions {
   readonly maxEntries?: Readonly<Record<string, number>>
   /** Constants of the programs by name, as bytes. */
   readonly constants?: Readonly<Record<string, Uint8Array>>
+  /** Those of XDP alone. */
+  readonly xdpConstants?: Readonly<Record<string, Uint8Array>>
 }
 
 /** What these tests need and this machine lacks, or undefined. */
@@ -120,12 +141,19 @@ export function missingProgram(name: string, why: string): string | undefined {
 const OBJECTS = join(import.meta.dirname, '../../build/bpf')
 
 let made = 0
+let xdpInFront = false
+
+/** All nodes made from now on in this test file have XDP before tc. */
+export function putXdpInFront(): void {
+  xdpInFront = true
+}
 
 export class TcNode {
   readonly #netns = `waggle-tc-${process.pid}-${++made}`
   readonly #native = loadNative()
   readonly #ifindex = new Map<string, number>()
   readonly #object: BpfObject
+  readonly #xdp: BpfObject | undefined
   readonly #programs = new Map<string, BpfProgram>()
   readonly #maps = new Map<string, BpfMap>()
   readonly #contexts = new Map<DeviceName, Uint8Array>()
@@ -133,6 +161,7 @@ export class TcNode {
 
   constructor(options: TcNodeOptions = {}) {
     this.#object = this.#native.openObject(join(OBJECTS, 'tc.bpf.o'))
+    if (xdpInFront) this.#xdp = this.#native.openObject(join(OBJECTS, 'xdp.bpf.o'))
     try {
       this.#load(options)
       this.services = new TestServices(this.#object)
@@ -146,6 +175,7 @@ export class TcNode {
   close(): void {
     for (const handle of [...this.#maps.values(), ...this.#programs.values()]) handle.close()
     this.#object.close()
+    this.#xdp?.close()
     const names = execFileSync('ip', ['netns', 'list'], { encoding: 'utf8' })
     if (names.split(/\s/).includes(this.#netns)) execFileSync('ip', ['netns', 'del', this.#netns])
   }
@@ -162,7 +192,21 @@ export class TcNode {
 
   /** A packet that arrives at an uplink. */
   ingress(frame: Uint8Array, device: DeviceName = 'up0', skb: SkbFields = {}): Step {
+    const atXdp = this.#xdp && skb.gsoSize === undefined && frame.length >= ETH_LENGTH && this.xdp(frame, device)
+    return atXdp && atXdp.verdict !== 'next' ? atXdp : this.tc(frame, device, skb)
+  }
+
+  /** The same at tc alone. */
+  tc(frame: Uint8Array, device: DeviceName = 'up0', skb: SkbFields = {}): Step {
     return this.#step('waggle_ingress', Hook.TC_INGRESS, frame, device, skb)
+  }
+
+  /** The same at XDP alone. */
+  xdp(frame: Uint8Array, device: DeviceName = 'up0'): Step {
+    const step = this.#step('waggle_xdp', Hook.XDP, frame, device)
+    if (step.verdict === 'next' && Buffer.compare(step.frame, frame) !== 0)
+      throw new Error('XDP changed what it passes')
+    return step
   }
 
   /** A packet that is about to leave by an uplink. */
@@ -210,13 +254,7 @@ export class TcNode {
   beside(file: string, program: string, constants: TcNodeOptions['constants'] = {}): BpfProgram {
     const object = this.#native.openObject(join(OBJECTS, file))
     try {
-      for (const { name } of Object.values(maps)) {
-        if (!object.mapNames().includes(name)) continue
-        const map = this.#map(name)
-        // Socket storage has no size.
-        if (map.info.maxEntries > 0) object.setMaxEntries(name, map.info.maxEntries)
-        object.reuseMap(name, map)
-      }
+      this.#shareMaps(object)
       for (const [name, bytes] of Object.entries(constants)) object.setConstant(name, bytes)
       object.load()
       const handle = object.program(program)
@@ -225,6 +263,18 @@ export class TcNode {
     } finally {
       object.close()
     }
+  }
+
+  /** Flows that a service opened and refused, summed over the CPUs. */
+  serviceStats(service: number): { opened: number; refused: number } {
+    const bytes = this.#map(maps.svcStats.name).lookup(toBytes(maps.svcStats.key, service)) ?? new Uint8Array()
+    const sum = { opened: 0, refused: 0 }
+    for (let offset = 0; offset < bytes.length; offset += serviceStats.size) {
+      const stats = fromBytes(serviceStats, bytes, offset)
+      sum.opened += Number(stats.opened)
+      sum.refused += Number(stats.refused)
+    }
+    return sum
   }
 
   /** What the programs count about flows, summed over the CPUs. */
@@ -247,20 +297,35 @@ export class TcNode {
     object.setMaxEntries(maps.flowSlots.name, flows)
     object.setMaxEntries(maps.flows.name, flows * HALVES_PER_FLOW)
     for (const [name, entries] of Object.entries(options.maxEntries ?? {})) object.setMaxEntries(name, entries)
-    if (options.snatPorts) {
-      const [low, last] = [options.snatPorts, options.snatPortsLast ?? [1, 0]]
-      const ports = {
-        cfg_snat_low_min: low[0],
-        cfg_snat_low_max: low[1],
-        cfg_snat_high_min: 1,
-        cfg_snat_high_max: 0,
-        cfg_snat_last_min: last[0],
-        cfg_snat_last_max: last[1],
-      }
-      for (const [name, port] of Object.entries(ports)) object.setConstant(name, Uint8Array.of(port & 0xff, port >> 8))
+    for (const [name, bytes] of Object.entries({ ...snatConstants(options), ...options.constants })) {
+      object.setConstant(name, bytes)
     }
-    for (const [name, bytes] of Object.entries(options.constants ?? {})) object.setConstant(name, bytes)
     object.load()
+    if (this.#xdp) this.#loadXdp(this.#xdp, options)
+  }
+
+  #shareMaps(object: BpfObject): void {
+    for (const { name } of Object.values(maps)) {
+      if (!object.mapNames().includes(name)) continue
+      const map = this.#map(name)
+      // Socket storage has no size.
+      if (map.info.maxEntries > 0) object.setMaxEntries(name, map.info.maxEntries)
+      object.reuseMap(name, map)
+    }
+  }
+
+  /** Onto the maps of tc, with the constants that both have. */
+  #loadXdp(xdp: BpfObject, options: TcNodeOptions): void {
+    this.#shareMaps(xdp)
+    for (const [name, bytes] of Object.entries({ ...snatConstants(options), ...options.constants })) {
+      try {
+        xdp.setConstant(name, bytes)
+      } catch (error) {
+        if (codeOf(error) !== 'ENOENT') throw error
+      }
+    }
+    for (const [name, bytes] of Object.entries(options.xdpConstants ?? {})) xdp.setConstant(name, bytes)
+    xdp.load()
   }
 
   #addNetns(): void {
@@ -273,21 +338,29 @@ export class TcNode {
     ])
     const routes = ROUTES.map(route => `route add ${route}`)
     // One neighbour is known, the others are not: a redirect finds them out.
-    const neighbour = `neigh add 192.168.1.2 lladdr 02:00:00:00:00:02 dev up1`
+    const neighbours = ['neigh add 192.168.1.2 lladdr 02:00:00:00:00:02 dev up1']
+    if (this.#xdp) {
+      neighbours.push(
+        'neigh add 192.168.0.254 lladdr 02:00:00:00:00:fe dev up0',
+        'neigh add 2001:db8:c0::fe lladdr 02:00:00:00:00:fe dev up0',
+        'neigh add 2001:db8:c1::2 lladdr 02:00:00:00:00:02 dev up1',
+      )
+    }
     execFileSync('ip', ['-n', this.#netns, '-batch', '-'], {
-      input: ['link set lo up', ...links, ...routes, neighbour].join('\n'),
+      input: ['link set lo up', ...links, ...routes, ...neighbours].join('\n'),
     })
     const forwarding = ['net.ipv4.conf.all.forwarding=1', 'net.ipv6.conf.all.forwarding=1']
     execFileSync('nsenter', [`--net=${this.netns}`, 'sysctl', '-q', '-w', ...forwarding])
     for (const { name, v4, v6 } of DEVICES) {
       const ifindex = this.#native.inNetns(this.netns, () => this.#native.ifNameToIndex(name))
       this.#ifindex.set(name, ifindex)
-      if (v4) this.services.setDevice(ifindex, v4, v6)
+      if (v4 || this.#xdp) this.services.setDevice(ifindex, v4, v6, macBytes(DEVICE_MAC))
     }
   }
 
   #program(name: string): BpfProgram {
-    const known = this.#programs.get(name) ?? this.#object.program(name)
+    const object = name === 'waggle_xdp' && this.#xdp ? this.#xdp : this.#object
+    const known = this.#programs.get(name) ?? object.program(name)
     this.#programs.set(name, known)
     return known
   }
@@ -306,7 +379,7 @@ export class TcNode {
     repeat: number,
     skb: SkbFields = {},
   ): ReturnType<BpfProgram['testRun']> {
-    const ctxIn = this.#context(device, skb)
+    const ctxIn = program === 'waggle_xdp' ? this.#xdpContext(device, frame.length) : this.#context(device, skb)
     return this.inside(() => this.#program(program).testRun({ data: frame, ctxIn, repeat }))
   }
 
@@ -317,6 +390,14 @@ export class TcNode {
     view.setUint32(SKB_GSO_SIZE, gsoSize, true)
     view.setUint32(SKB_INGRESS_IFINDEX, came ? (this.#ifindex.get(came) ?? 0) : 0, true)
     view.setUint32(SKB_CB_4, sign, true)
+    return context
+  }
+
+  #xdpContext(device: string, size: number): Uint8Array {
+    const context = new Uint8Array(XDP_SIZE)
+    const view = new DataView(context.buffer)
+    view.setUint32(XDP_DATA_END, size, true)
+    view.setUint32(XDP_IFINDEX, this.#ifindex.get(device) ?? 0, true)
     return context
   }
 
@@ -332,14 +413,16 @@ export class TcNode {
       throw new Error(`${grown.length} counters grew for one packet`)
     }
     if (Math.floor(exit.i / Outcome.COUNT) !== hook) throw new Error(`not counted as ${hookNames[hook]}`)
-    const verdict = TC_ACT.get(retval as 2)
+    const by = hook === Hook.XDP ? 'xdp' : 'tc'
+    const verdict = (by === 'xdp' ? XDP_ACT : TC_ACT).get(retval as 2)
     if (verdict === undefined) throw new Error(`unexpected verdict ${retval}`)
     return {
       verdict,
+      by,
       outcome: outcomeNames[exit.i % Outcome.COUNT] ?? String(exit.i),
       counted: Number(exit.bytes),
       frame: data,
-      sign: new DataView(ctx.buffer, ctx.byteOffset, ctx.byteLength).getUint32(SKB_CB_4, true),
+      sign: by === 'xdp' ? 0 : new DataView(ctx.buffer, ctx.byteOffset, ctx.byteLength).getUint32(SKB_CB_4, true),
       get packet() {
         return decode(data)
       },
@@ -348,16 +431,32 @@ export class TcNode {
 
   /** All counters, summed over the CPUs. */
   #counters(): { packets: bigint; bytes: bigint }[] {
-    const map = this.#map(maps.outcomes.name)
-    return Array.from({ length: Hook.COUNT * Outcome.COUNT }, (_, i) => {
-      const bytes = map.lookup(toBytes(maps.outcomes.key, i)) ?? new Uint8Array()
-      const cpus = Array.from({ length: bytes.length / outcomeStats.size }, (_, cpu) =>
-        fromBytes(outcomeStats, bytes, cpu * outcomeStats.size),
-      )
-      return {
-        packets: cpus.reduce((sum, cpu) => sum + cpu.packets, 0n),
-        bytes: cpus.reduce((sum, cpu) => sum + cpu.bytes, 0n),
+    const { keys, values, count } = this.#map(maps.outcomes.name).entries()
+    const stride = values.length / count
+    const sums: { packets: bigint; bytes: bigint }[] = []
+    for (let i = 0; i < count; i++) {
+      const sum = { packets: 0n, bytes: 0n }
+      for (let offset = 0; offset < stride; offset += outcomeStats.size) {
+        const cpu = fromBytes(outcomeStats, values, i * stride + offset)
+        sum.packets += cpu.packets
+        sum.bytes += cpu.bytes
       }
-    })
+      sums[fromBytes(maps.outcomes.key, keys, i * maps.outcomes.key.size)] = sum
+    }
+    return sums
   }
+}
+
+/** One range of source ports and one that is used last, the other empty. */
+function snatConstants({ snatPorts: low, snatPortsLast: last = [1, 0] }: TcNodeOptions): Record<string, Uint8Array> {
+  if (!low) return {}
+  const ports = {
+    cfg_snat_low_min: low[0],
+    cfg_snat_low_max: low[1],
+    cfg_snat_high_min: 1,
+    cfg_snat_high_max: 0,
+    cfg_snat_last_min: last[0],
+    cfg_snat_last_max: last[1],
+  }
+  return Object.fromEntries(Object.entries(ports).map(([name, port]) => [name, Uint8Array.of(port & 0xff, port >> 8)]))
 }

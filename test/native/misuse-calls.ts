@@ -48,6 +48,7 @@ export function everyCall(native: Native, handles: Handles, cgroup: string, plac
     onNative('queryClsact', ...filter),
     onNative('queryCgroup', [cgroup, 'text'], [AttachType.connect4, 'number']),
     onNative('queryTcx', ...device),
+    onNative('queryDevice', [1, 'number']),
     onNative('openRingBuffer', [events, 'map'], [() => {}, 'function']),
     onNative('readBtf', ['/etc/passwd', 'text']),
     onNative('inNetns', ['/proc/self/ns/net', 'text'], [() => 1, 'function']),

@@ -37,4 +37,12 @@ int foreign_tc(struct __sk_buff *skb)
 	return TC_ACT_UNSPEC;
 }
 
+SEC("xdp")
+int foreign_xdp(struct xdp_md *ctx)
+{
+	(void)ctx;
+	count();
+	return XDP_PASS;
+}
+
 char LICENSE[] SEC("license") = "GPL";

@@ -5,6 +5,7 @@ import { filterRows } from '../../src/inspect/filter.js'
 import { SUBJECTS } from '../../src/inspect/subjects.js'
 import {
   backendTable,
+  deviceTable,
   flowTable,
   mapTable,
   outcomeTable,
@@ -113,6 +114,21 @@ default     web       http   TCP        203.0.113.9:40000   192.168.0.1:30080   
   )
 })
 
+test('devices', () => {
+  const device = { name: 'eth0', ifindex: 2, tc: 'tcx', address4: ip('192.168.0.1'), address6: undefined } as const
+  const rows = [
+    { ...device, xdp: 'native', xdpReason: '' },
+    { ...device, xdp: '', xdpReason: 'its driver has no native XDP' },
+  ] as const
+  expect(printTable(deviceTable(rows))).toBe(
+    `
+DEVICE   IFINDEX   TC    SOURCE4       SOURCE6   XDP      REASON
+eth0     2         tcx   192.168.0.1   -         native   -
+eth0     2         tcx   192.168.0.1   -         -        its driver has no native XDP
+`.slice(1),
+  )
+})
+
 test('programs, outcomes and maps', () => {
   const program = { name: 'sock_connect4', hook: 'connect4', target: 'cgroup 1', id: 7, tag: 'ab', attached: false }
   expect(programTable([program]).rows).toEqual([['sock_connect4', 'connect4', 'cgroup 1', '7', 'ab', 'no']])
@@ -138,6 +154,7 @@ test('every subject filters its rows and its table alike', () => {
     backends: [],
     flows: [],
     programs: [],
+    devices: [],
     outcomes: [],
     maps: [],
     flowCounts: { evicted: 0, sourcePortFlows: 0, sourcePortTries: 0 },

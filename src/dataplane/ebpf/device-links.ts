@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import { codeOf, messageOf } from '../../base/errors.js'
 import type { Logger } from '../../base/log.js'
 import { toBytes, u32 } from '../../ebpf/codec.js'
@@ -7,6 +8,7 @@ import { type Address, addressToBytes } from '../../model/address.js'
 import { entriesOf } from './adopt.js'
 import { detachIfAlive, openLink } from './cgroup-links.js'
 import type { Pins } from './pins.js'
+import { NO_XDP, type XdpLinks, type XdpState } from './xdp-links.js'
 
 /** A device whose traffic passes the packet layer. */
 export interface Device {
@@ -32,14 +34,22 @@ const PROGRAMS_L3: Readonly<Record<Direction, string>> = { ingress: 'waggle_in_l
 export const CLSACT_PRIORITY = 0x3a61
 export const CLSACT_HANDLE = 0x7761
 
-/** Our programs on devices: tcx links, or clsact filters on kernels without tcx, and devices_v1. */
+/** What devices_v1 has of a device. */
+interface Written {
+  readonly device: Device
+  readonly xdp: XdpState
+}
+
+/** Our programs on devices: tcx links, or clsact filters on kernels without tcx, XDP before them, and devices_v1. */
 export class DeviceLinks {
   readonly #native: Native
   readonly #pins: Pins
   readonly #programs: ReadonlyMap<string, BpfProgram>
   readonly #map: BpfMap
   readonly #logger: Logger
+  readonly #xdp: XdpLinks
   readonly #devices = new Map<number, Device>()
+  readonly #written = new Map<number, Written>()
   #clsact: boolean
 
   /** `clsact` true leaves tcx alone even where the kernel has it. */
@@ -48,6 +58,7 @@ export class DeviceLinks {
     pins: Pins,
     programs: ReadonlyMap<string, BpfProgram>,
     map: BpfMap,
+    xdp: XdpLinks,
     logger: Logger,
     clsact = false,
   ) {
@@ -55,6 +66,7 @@ export class DeviceLinks {
     this.#pins = pins
     this.#programs = programs
     this.#map = map
+    this.#xdp = xdp
     this.#logger = logger
     this.#clsact = clsact
   }
@@ -69,12 +81,14 @@ export class DeviceLinks {
     for (const ifindex of this.#known()) if (!wanted.has(ifindex)) this.#drop(ifindex)
     for (const each of devices) {
       try {
-        this.#writeAddresses(each)
+        this.#write(each, this.#written.get(each.ifindex)?.xdp ?? NO_XDP)
         if (!this.#isServed(each)) {
           for (const direction of DIRECTIONS) this.#attach(each, direction)
           this.#logger.info('attached to device', { device: each.name, by: this.#clsact ? 'clsact' : 'tcx' })
         }
         this.#devices.set(each.ifindex, each)
+        // Last: what XDP passes, tc has to be there for.
+        this.#write(each, this.#xdp.serve(each))
       } catch (error) {
         this.#devices.delete(each.ifindex)
         this.#logger.error('cannot attach to device', { device: each.name, error: messageOf(error) })
@@ -101,8 +115,23 @@ export class DeviceLinks {
           this.#logger.debug('cannot check a device', { device: each.name, error: messageOf(error) })
         }
       }
+      repaired += this.#repairXdp(each)
     }
     return repaired
+  }
+
+  /** A veth's peer, a VLAN device or another program may come or go, too, so all of it is asked again. */
+  #repairXdp(device: Device): number {
+    if (!this.#xdp.wanted) return 0
+    try {
+      const lost = this.#xdp.isLost(device.ifindex)
+      if (lost) this.#logger.warn('XDP was detached by somebody else', { device: device.name })
+      this.#write(device, this.#xdp.serve(device))
+      return lost ? 1 : 0
+    } catch (error) {
+      this.#logger.debug('cannot check XDP of a device', { device: device.name, error: messageOf(error) })
+      return 0
+    }
   }
 
   #isAttached(device: Device, direction: Direction): boolean {
@@ -145,17 +174,17 @@ export class DeviceLinks {
     }
   }
 
-  #writeAddresses(device: Device): void {
-    const known = this.#devices.get(device.ifindex)
-    if (known && known.address4 === device.address4 && known.address6 === device.address6) return
+  #write(device: Device, xdp: XdpState): void {
+    if (isDeepStrictEqual(this.#written.get(device.ifindex), { device, xdp })) return
     const bytes = (address: Address | undefined) => (address ? addressToBytes(address) : new Uint8Array(16))
-    const value = toBytes(deviceLayout, { addr4: bytes(device.address4), addr6: bytes(device.address6) })
-    this.#map.update(toBytes(u32, device.ifindex), value)
+    const value = { addr4: bytes(device.address4), addr6: bytes(device.address6), ...xdp }
+    this.#map.update(toBytes(u32, device.ifindex), toBytes(deviceLayout, value))
+    this.#written.set(device.ifindex, { device, xdp })
   }
 
   /** Devices of this run, and those whose pins or addresses an earlier run left. */
   #known(): Set<number> {
-    const known = new Set(this.#devices.keys())
+    const known = new Set([...this.#devices.keys(), ...this.#xdp.known])
     for (const name of this.#pins.list('links')) {
       const ifindex = ifindexOf(name)
       if (ifindex !== undefined) known.add(ifindex)
@@ -165,6 +194,8 @@ export class DeviceLinks {
   }
 
   #drop(ifindex: number): void {
+    // First: what XDP passes, tc has to be there for.
+    this.#xdp.drop(ifindex)
     for (const direction of DIRECTIONS) {
       const name = linkName(direction, ifindex)
       const link = openLink(this.#native, this.#pins, name)
@@ -178,6 +209,7 @@ export class DeviceLinks {
     }
     this.#map.delete(toBytes(u32, ifindex))
     this.#devices.delete(ifindex)
+    this.#written.delete(ifindex)
   }
 
   /** An index, a name and a kind of header that this run has attached to. */

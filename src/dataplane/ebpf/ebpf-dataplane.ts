@@ -23,6 +23,8 @@ import { loadObjects } from './loader.js'
 import { Pins } from './pins.js'
 import { type SourcePorts, sourcePortConstants } from './source-ports.js'
 import { StaleSockets } from './stale-sockets.js'
+import type { XdpMode } from './xdp-choice.js'
+import { XDP_PROGRAMS, XdpLinks } from './xdp-links.js'
 
 export interface EbpfOptions {
   readonly native: Native
@@ -42,6 +44,10 @@ export interface EbpfOptions {
   readonly sourcePorts?: SourcePorts
   readonly logger: Logger
   readonly clock: Clock
+  /** Default off. */
+  readonly xdp?: XdpMode
+  /** Whether XDP drops unknown ports of Service addresses, which are refused otherwise. */
+  readonly xdpDropUnknownPorts?: boolean
   /** Use clsact filters even where the kernel has tcx. */
   readonly clsact?: boolean
 }
@@ -89,8 +95,9 @@ export class EbpfDataplane implements Dataplane {
   }
 
   async start(): Promise<void> {
-    const { native, objectsDir, bpffs, cgroup, limits, timeouts, answerPing, sourcePorts, logger, clock, clsact } =
-      this.#options
+    const { native, objectsDir, bpffs, cgroup, limits, timeouts, sourcePorts, logger, clock, clsact } = this.#options
+    const { answerPing = false, xdp = 'off', xdpDropUnknownPorts = false } = this.#options
+    const shared = { ...timeoutConstants(timeouts), ...(sourcePorts ? sourcePortConstants(sourcePorts) : {}) }
     native.mountBpffs(bpffs)
     const loaded = loadObjects(
       native,
@@ -98,19 +105,22 @@ export class EbpfDataplane implements Dataplane {
       this.#pins,
       limits,
       {
-        'tc.bpf.o': {
-          ...timeoutConstants(timeouts),
-          ...(sourcePorts ? sourcePortConstants(sourcePorts) : {}),
-          cfg_answer_ping: Uint8Array.of(Number(answerPing ?? false)),
+        'tc.bpf.o': { ...shared, cfg_answer_ping: Uint8Array.of(Number(answerPing)) },
+        'xdp.bpf.o': {
+          ...shared,
+          cfg_drop_unknown_ports: Uint8Array.of(Number(xdpDropUnknownPorts)),
         },
         'flows.bpf.o': timeoutConstants(timeouts),
       },
       logger,
+      xdp === 'off' ? ['xdp.bpf.o'] : [],
     )
+    if (xdp === 'off') for (const name of Object.values(XDP_PROGRAMS)) this.#pins.remove('programs', name)
     const maps = new KernelMaps(loaded.maps)
     const grace = new Grace(clock, error => logger.error('a deferred write failed', { error: messageOf(error) }))
     const links = new CgroupLinks(native, this.#pins, cgroup, loaded.programs, logger)
-    const devices = new DeviceLinks(native, this.#pins, loaded.programs, maps.handles.devices, logger, clsact)
+    const xdpLinks = new XdpLinks(native, this.#pins, loaded.programs, xdp, logger)
+    const devices = new DeviceLinks(native, this.#pins, loaded.programs, maps.handles.devices, xdpLinks, logger, clsact)
     const stale = new StaleSockets(maps, links, logger)
     const applier = new Applier(maps.limits, new KernelWriter(maps), grace, logger, {
       now: () => clock.monotonic(),

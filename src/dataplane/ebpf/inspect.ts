@@ -3,6 +3,8 @@ import {
   BackendFlag,
   backend,
   backendStats,
+  DeviceXdp,
+  device as deviceLayout,
   type Flow,
   FlowFlag,
   FlowState,
@@ -19,10 +21,12 @@ import {
 } from '../../ebpf/generated/layouts.js'
 import type { BpfMap, Native } from '../../ebpf/native.js'
 import { SOCK_EGRESS_HOOK, SOCK_HOOKS } from '../../ebpf/sock-hooks.js'
-import { addressFromBytes } from '../../model/address.js'
+import { XdpAttached } from '../../ebpf/uapi.js'
+import { type Address, addressFromBytes } from '../../model/address.js'
 import { type Cidr, cidrOfMapped } from '../../model/cidr.js'
 import type {
   BackendRow,
+  DeviceRow,
   FlowCounts,
   FlowRow,
   Inspection,
@@ -34,11 +38,14 @@ import type {
 } from '../inspection.js'
 import { dumpBackends, dumpRanges, dumpService, entriesOf } from './adopt.js'
 import { openLink } from './cgroup-links.js'
+import { CLSACT_HANDLE, CLSACT_PRIORITY, linkName } from './device-links.js'
 import { decodeFrontendKey, frontendKindName, protocolName } from './encode.js'
 import { lastSeen, stateOf, walkFlows } from './flow-expiry.js'
 import { KernelMaps } from './kernel-maps.js'
 import { openPinnedMaps } from './loader.js'
 import { Pins } from './pins.js'
+import { xdpReason } from './xdp-choice.js'
+import { XDP_PROGRAMS, xdpIfindexOf } from './xdp-links.js'
 
 /** What is pinned below `pinDir`, without a daemon; undefined when nothing is. Changes nothing. */
 export function inspectPinned(native: Native, pinDir: string): Inspection | undefined {
@@ -61,6 +68,7 @@ export function inspectMaps(native: Native, maps: KernelMaps, pins: Pins, nowNs:
     backends: backendRows(maps, names),
     flows: flowRows(maps, names, nowNs),
     programs: programRows(native, pins),
+    devices: deviceRows(native, maps, pins),
     outcomes: outcomeRows(maps),
     maps: mapRows(maps),
     flowCounts: flowCounts(maps),
@@ -197,17 +205,53 @@ function programRows(native: Native, pins: Pins): ProgramRow[] {
     const { programId, ifindex, cgroupId } = link.info
     link.close()
     const tcx = /^tcx_(ingress|egress)_(\d+)$/.exec(name)
-    const program = pins.list('programs').find(each => each === name || (tcx && each === `waggle_${tcx[1]}`))
+    const xdp = xdpIfindexOf(name)
+    const device = tcx ? Number(tcx[2]) : xdp
+    const xdpMode = xdp === undefined ? undefined : xdpModeOf(native, xdp)
+    const wanted = tcx ? `waggle_${tcx[1]}` : xdpMode === undefined ? name : XDP_PROGRAMS[xdpMode]
+    const program = pins.list('programs').find(each => each === wanted)
     rows.push({
       name: program ?? name,
-      hook: tcx ? `tcx/${tcx[1]}` : (cgroupHooks.get(name) ?? name),
-      target: tcx ? `device ${tcx[2]}` : `cgroup ${cgroupId}`,
+      hook: tcx ? `tcx/${tcx[1]}` : xdpMode === undefined ? (cgroupHooks.get(name) ?? name) : `xdp/${xdpMode}`,
+      target: device === undefined ? `cgroup ${cgroupId}` : `device ${device}`,
       id: programId,
       tag: program ? tagOf(native, pins, program) : '',
-      attached: tcx ? ifindex !== 0 : cgroupId !== 0,
+      attached: device === undefined ? cgroupId !== 0 : ifindex !== 0,
     })
   }
   return rows.sort((a, b) => (a.hook + a.target < b.hook + b.target ? -1 : 1))
+}
+
+function xdpModeOf(native: Native, ifindex: number): 'native' | 'generic' {
+  return native.queryDevice(ifindex)?.xdpMode === XdpAttached.NATIVE ? 'native' : 'generic'
+}
+
+const XDP_MODES = new Map<number, DeviceRow['xdp']>([
+  [DeviceXdp.NATIVE, 'native'],
+  [DeviceXdp.GENERIC, 'generic'],
+])
+
+function deviceRows(native: Native, maps: KernelMaps, pins: Pins): DeviceRow[] {
+  const links = new Set(pins.list('links'))
+  const address = (bytes: Uint8Array): Address | undefined =>
+    bytes.some(byte => byte !== 0) ? addressFromBytes(bytes) : undefined
+  return [...entriesOf(maps.handles.devices)]
+    .map(([key, value]): DeviceRow => {
+      const ifindex = u32.decode(key, 0)
+      const { addr4, addr6, xdp, takesFrames } = deviceLayout.decode(value, 0)
+      const facts = native.queryDevice(ifindex)
+      const clsact = () => facts && native.queryClsact(ifindex, 'ingress', CLSACT_PRIORITY, CLSACT_HANDLE)
+      return {
+        name: facts?.name ?? '',
+        ifindex,
+        tc: links.has(linkName('ingress', ifindex)) ? 'tcx' : clsact() ? 'clsact' : '',
+        address4: address(addr4),
+        address6: address(addr6),
+        xdp: XDP_MODES.get(xdp) ?? '',
+        xdpReason: xdpReason(xdp, takesFrames),
+      }
+    })
+    .sort((a, b) => a.ifindex - b.ifindex)
 }
 
 function tagOf(native: Native, pins: Pins, name: string): string {

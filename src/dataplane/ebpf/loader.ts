@@ -10,7 +10,8 @@ import type { Pins } from './pins.js'
 export class LoadError extends WaggleError {}
 
 /** Object files in the objects folder, in the order in which they are loaded. */
-const OBJECTS = ['sock.bpf.o', 'sockegress.bpf.o', 'tc.bpf.o', 'flows.bpf.o'] as const
+const OBJECTS = ['sock.bpf.o', 'sockegress.bpf.o', 'tc.bpf.o', 'xdp.bpf.o', 'flows.bpf.o'] as const
+export type ObjectFile = (typeof OBJECTS)[number]
 
 type MapName = keyof typeof layouts
 const MAP_NAMES = Object.keys(layouts) as MapName[]
@@ -22,12 +23,13 @@ export interface Loaded {
 }
 
 /** Values of the constants (`cfg_*`) of an object file, as its memory holds them. */
-export type Constants = Readonly<Partial<Record<(typeof OBJECTS)[number], Readonly<Record<string, Uint8Array>>>>>
+export type Constants = Readonly<Partial<Record<ObjectFile, Readonly<Record<string, Uint8Array>>>>>
 
 /**
  * Loads every object onto the pinned maps, making and pinning those that are missing,
  * and pins the programs. Nothing is attached. A map that an earlier run pinned keeps its
- * size; another shape under its name is refused, nothing is lost.
+ * size; another shape under its name is refused, nothing is lost. Files in `without` are
+ * left out.
  */
 export function loadObjects(
   native: Native,
@@ -36,6 +38,7 @@ export function loadObjects(
   limits: Limits,
   constants: Constants,
   logger: Logger,
+  without: readonly ObjectFile[] = [],
 ): Loaded {
   pins.makeFolders()
   pins.removeLeftovers()
@@ -47,6 +50,7 @@ export function loadObjects(
       if (map) handles.set(name, checkShape(map, name, limits, logger))
     }
     for (const file of OBJECTS) {
+      if (without.includes(file)) continue
       const object = native.openObject(join(objectsDir, file))
       try {
         setConstants(native, object)

@@ -38,7 +38,8 @@ export const Outcome = {
   PING_IGNORED: 32,
   REPLY_LIMITED: 33,
   PORT_MOVED: 34,
-  COUNT: 35,
+  LEFT_TO_TC: 35,
+  COUNT: 36,
 } as const
 export type Outcome = (typeof Outcome)[keyof typeof Outcome]
 
@@ -79,6 +80,7 @@ export const outcomeNames: Readonly<Record<number, string>> = {
   32: 'ping_ignored',
   33: 'reply_limited',
   34: 'port_moved',
+  35: 'left_to_tc',
 }
 
 /** enum hook */
@@ -90,7 +92,8 @@ export const Hook = {
   SOCK_EGRESS: 4,
   TC_INGRESS: 5,
   TC_EGRESS: 6,
-  COUNT: 7,
+  XDP: 7,
+  COUNT: 8,
 } as const
 export type Hook = (typeof Hook)[keyof typeof Hook]
 
@@ -103,6 +106,7 @@ export const hookNames: Readonly<Record<number, string>> = {
   4: 'sock_egress',
   5: 'tc_ingress',
   6: 'tc_egress',
+  7: 'xdp',
 }
 
 /** enum frontend_kind */
@@ -250,6 +254,48 @@ export const flowFlagNames: Readonly<Record<number, string>> = {
   1: 'local_backend',
   2: 'snat',
   4: 'of_node',
+}
+
+/** enum device_takes */
+export const DeviceTakes = {
+  TX: 1,
+  REDIRECT: 2,
+} as const
+export type DeviceTakes = (typeof DeviceTakes)[keyof typeof DeviceTakes]
+
+/** Labels of enum device_takes by value. */
+export const deviceTakesNames: Readonly<Record<number, string>> = {
+  1: 'tx',
+  2: 'redirect',
+}
+
+/** enum device_xdp */
+export const DeviceXdp = {
+  OFF: 0,
+  NATIVE: 1,
+  GENERIC: 2,
+  NO_ETHERNET: 3,
+  VLANS: 4,
+  PORTS: 5,
+  FOREIGN: 6,
+  UNSUPPORTED: 7,
+  CANNOT_SEND: 8,
+  REFUSED: 9,
+} as const
+export type DeviceXdp = (typeof DeviceXdp)[keyof typeof DeviceXdp]
+
+/** Labels of enum device_xdp by value. */
+export const deviceXdpNames: Readonly<Record<number, string>> = {
+  0: 'off',
+  1: 'native',
+  2: 'generic',
+  3: 'no_ethernet',
+  4: 'vlans',
+  5: 'ports',
+  6: 'foreign',
+  7: 'unsupported',
+  8: 'cannot_send',
+  9: 'refused',
 }
 
 /** struct frontend4_key */
@@ -969,24 +1015,39 @@ export const heldFragment = {
 export interface Device {
   readonly addr4: Uint8Array
   readonly addr6: Uint8Array
+  readonly mac: readonly number[]
+  readonly takesFrames: number
+  readonly xdp: number
 }
 
-/** struct device, 32 bytes */
+/** struct device, 40 bytes */
 export const device = {
   name: 'device',
-  size: 32,
+  size: 40,
   offsets: {
     addr4: 0,
     addr6: 16,
+    mac: 32,
+    takesFrames: 38,
+    xdp: 39,
   },
   encode(view: DataView, at: number, value: Device): void {
     putBytes(view, at, 16, value.addr4, 'device.addr4')
     putBytes(view, at + 16, 16, value.addr6, 'device.addr6')
+    checkCount(value.mac, 6, 'device.mac')
+    value.mac.forEach((element, i) => {
+      view.setUint8(at + 32 + i * 1, uint(element, 0xff, 'device.mac'))
+    })
+    view.setUint8(at + 38, uint(value.takesFrames, 0xff, 'device.takes_frames'))
+    view.setUint8(at + 39, uint(value.xdp, 0xff, 'device.xdp'))
   },
   decode(view: DataView, at: number): Device {
     return {
       addr4: getBytes(view, at, 16),
       addr6: getBytes(view, at + 16, 16),
+      mac: Array.from({ length: 6 }, (_, i) => view.getUint8(at + 32 + i * 1)),
+      takesFrames: view.getUint8(at + 38),
+      xdp: view.getUint8(at + 39),
     }
   },
 } as const satisfies Codec<Device> & { offsets: Readonly<Record<string, number>> }
@@ -1188,7 +1249,7 @@ export const maps = {
     name: 'outcomes_v1',
     type: 6,
     flags: 0,
-    maxEntries: 245,
+    maxEntries: 288,
     key: u32,
     value: outcomeStats,
   } satisfies MapLayout<number, OutcomeStats>,
