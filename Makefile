@@ -19,7 +19,7 @@ BPF_HEADERS := $(wildcard bpf/*.h bpf/lib/*.h bpf/layout/*.h)
 BPF_OBJECTS := $(BPF_SOURCES:bpf/%.bpf.c=$(B)/bpf/%.bpf.o)
 TS_SOURCES   = $(shell find src -name '*.ts')
 
-.PHONY: help setup build gen lint fmt check test demo bench clean
+.PHONY: help setup build gen lint fmt check test coverage demo bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -127,6 +127,9 @@ $(TIERS:%=test-%): test-%: build ## (also test-unit test-bpf ...) run one tier
 .PHONY: test-differential
 test-differential: build ## random packets through the programs and the reference; SEED=number N=packets
 	@SEED=$(SEED) N=$(N) node_modules/.bin/vitest run --project bpf test/bpf/differential
+
+coverage: build ## which lines and branches of bpf/ the bpf tier reaches; ONLY="file file" runs those test files
+	@CLANG=$(CLANG) BPF_CFLAGS="$(BPF_CFLAGS)" node_modules/.bin/tsx tools/coverage/main.ts $(ONLY)
 
 bench: build ## measure what the documentation claims; see docs/performance.md
 	@tools/bench
