@@ -3,11 +3,12 @@
  * defect.h: is a packet with something wrong about it a Service's? Then it is dropped,
  * with its reason; other people's are none of our business.
  *
- * maps  flows_v1, frontends4_v1, frontends6_v1 (read)
+ * maps  frontends4_v1, frontends6_v1 (read); flows through the store
  */
 #ifndef WAGGLE_LIB_DEFECT_H
 #define WAGGLE_LIB_DEFECT_H
 
+#include "flow_store_hash.h"
 #include "frontend_lookup.h"
 #include "packet.h"
 
@@ -24,7 +25,7 @@ static __noinline int defect_judge(const struct packet *p, int ret)
 
 	if (ret && ret != p->defect)
 		return ret;
-	if (!ret && (bpf_map_lookup_elem(&flows_v1, &p->tuple) ||
+	if (!ret && (flow_store_find(&p->tuple) ||
 		     frontend_find(&p->tuple.dst, p->tuple.dport, p->tuple.proto)))
 		return -p->defect;
 	address = frontend_find(&p->tuple.dst, 0, 0);

@@ -1,38 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * flow.h: which flow is this packet of, and what does it become? The one header that
- * knows how flows are stored.
+ * flow.h: which flow is this packet of, and what does it become?
  *
- * A flow is two entries, one a direction, each found by the tuple of a packet as it
- * arrives. A half's `to` is the tuple that the packet becomes, and exchanged it is the
- * other half's key. The reply half is made first and the forward half goes first, so
- * whoever finds a forward half finds a whole flow; what two CPUs may leave of one is
- * found out within a second of traffic (below).
+ * What a flow means is here: when a packet needs another one, what its packets tell, and
+ * for how long. How flows are kept is up to a store (flow_store.h).
  *
- * Each half keeps what its own packets have said and what it was told of the other's
- * (flow_state.h). The other half is told only when that changes, a few times in a flow's
- * life, so a packet of a known flow costs one look-up.
- *
- * maps  flows_v1 (read, write)
+ * maps  through the stores
  */
 #ifndef WAGGLE_LIB_FLOW_H
 #define WAGGLE_LIB_FLOW_H
 
-#include <linux/errno.h>
-
 #include "../maps.h"
 #include "affinity.h"
 #include "backend.h"
-#include "clock.h"
-#include "flow_slot.h"
 #include "flow_state.h"
+#include "flow_store_hash.h"
 #include "packet.h"
-
-/* What the functions here return besides outcomes; never an exit of a program. */
-enum flow_result {
-	FLOW_NONE = OUTCOME_COUNT, /* no flow has this tuple */
-	FLOW_TAKEN,		   /* another flow's replies look like this one's would */
-};
 
 /* Where a program looks from: replies of backends on this node pass at egress only. */
 enum flow_side {
@@ -40,38 +23,20 @@ enum flow_side {
 	FLOW_SIDE_EGRESS,
 };
 
-static __always_inline struct flow *flow_peer(const struct flow *half)
-{
-	struct tuple key;
-
-	tuple_exchange(&key, &half->to);
-	return bpf_map_lookup_elem(&flows_v1, &key);
-}
-
-/* Ends the flow of the forward half that packet p found. Its slot is found free when its turn
- * comes. */
-static __always_inline void flow_remove(const struct packet *p, const struct flow *forward)
-{
-	struct tuple reply;
-
-	tuple_exchange(&reply, &forward->to);
-	bpf_map_delete_elem(&flows_v1, &p->tuple);
-	bpf_map_delete_elem(&flows_v1, &reply);
-}
-
 /*
  * Does this packet need another backend? A datagram does once its backend is removed:
  * its sender cannot notice. Of a TCP connection only a SYN does, and only when the old
  * connection is over or its backend is removed; all others are left to their peers.
  */
-static __always_inline bool flow_has_ended(const struct packet *p, const struct flow *forward)
+static __always_inline bool flow_has_ended(const struct packet *p, const struct flow *half)
 {
-	if (!packet_is_tcp(p))
-		return !backend_is_current(forward->backend, forward->generation);
-	if (!packet_is_pure_syn(p))
-		return false;
-	return (forward->sent | forward->heard) & (FLOW_SENT_FIN | FLOW_SENT_RST) ||
-	       !backend_is_current(forward->backend, forward->generation);
+	if (packet_is_tcp(p)) {
+		if (!packet_is_pure_syn(p))
+			return false;
+		if ((half->sent | half->heard) & (FLOW_SENT_FIN | FLOW_SENT_RST))
+			return true;
+	}
+	return !backend_is_current(half->backend, half->generation);
 }
 
 /*
@@ -89,22 +54,6 @@ static __always_inline bool flow_keeps_opening(const struct packet *p, const str
 	return !half->sent && !(p->tcp_flags & (TCP_SYN | TCP_RST));
 }
 
-/* Notes in both halves what this one's packets have said; false when the other half is missing. */
-static __always_inline bool flow_report(const struct packet *p, struct flow *half)
-{
-	__u8 sent = flow_sent_with(p, half);
-	struct flow *peer;
-
-	if (half->sent == sent || flow_keeps_opening(p, half))
-		return true;
-	peer = flow_peer(half);
-	if (!peer)
-		return false;
-	half->sent = sent;
-	peer->heard = sent;
-	return true;
-}
-
 /* Whether a packet of the client that comes when the flow's time is over opens another one. Of a
  * TCP connection only a SYN does: its peers may have more patience than we. */
 static __always_inline bool flow_may_begin_anew(const struct packet *p, const struct flow *half)
@@ -113,58 +62,35 @@ static __always_inline bool flow_may_begin_anew(const struct packet *p, const st
 }
 
 /*
- * Once a second of traffic: writes the time and looks whether the other half is there and
- * the flow's time is not over. Once a second keeps a busy flow's cache line shared;
- * timeouts are minutes.
+ * Tells the store what it does not know yet, and once a second of traffic that there is
+ * some: a busy flow's cache line stays shared, and timeouts are minutes.
  *
  * out   false: this is no flow any more
  */
-static __always_inline bool flow_touch(const struct packet *p, struct flow *half)
+static __always_inline bool flow_tell(const struct packet *p, struct flow *half)
 {
-	__u64 now = clock_coarse_ns();
-	const struct flow *peer;
+	__u8 sent = flow_sent_with(p, half->direction, half->sent, half->heard);
 
-	/* Signed: another CPU may have written a tick that this one has not seen yet. */
-	if ((__s64)(now - half->seen_ns) < (__s64)NSEC_PER_SEC)
-		return true;
-	peer = flow_peer(half);
-	if (!peer)
+	if (sent != half->sent && flow_keeps_opening(p, half))
+		sent = half->sent;
+	if (flow_store_idle_ns(half) < (__s64)NSEC_PER_SEC) {
+		if (sent == half->sent)
+			return true;
+	} else if (flow_may_begin_anew(p, half) && flow_store_is_over(p->tuple.proto, half)) {
 		return false;
-	if (flow_may_begin_anew(p, half) &&
-	    flow_is_over(p->tuple.proto, half, peer, flow_state_of(half)))
-		return false;
-	half->seen_ns = now;
-	return true;
+	}
+	return flow_store_note(half, sent);
 }
 
 /*
- * Which half of a flow would take the replies to p->to for its own: an enum
- * flow_direction, or 0. A flow whose time is over is ended, if it was its reply half: it
+ * Which direction of a flow would take the replies to p->to for its own: an enum
+ * flow_direction, or 0. A flow whose time is over is ended, if they are its backend's: it
  * cannot keep a port that is asked for, though its slot's turn has not come. A function of
  * its own, verified once.
  */
 __noinline int flow_half_for_replies(struct packet *p)
 {
-	const struct flow *forward;
-	const struct flow *half;
-	struct tuple key;
-
-	if (!p)
-		return 0;
-	tuple_exchange(&key, &p->to);
-	half = bpf_map_lookup_elem(&flows_v1, &key);
-	if (!half)
-		return 0;
-	if (half->direction != FLOW_REPLY)
-		return half->direction;
-	tuple_exchange(&key, &half->to);
-	forward = bpf_map_lookup_elem(&flows_v1, &key);
-	if (forward && !flow_is_over(key.proto, forward, half, flow_state_of(forward)))
-		return FLOW_REPLY;
-	bpf_map_delete_elem(&flows_v1, &key);
-	tuple_exchange(&key, &p->to);
-	bpf_map_delete_elem(&flows_v1, &key);
-	return 0;
+	return p ? flow_store_stays(&p->to) : 0;
 }
 
 static __always_inline void flow_use(struct packet *p, const struct flow *half)
@@ -199,7 +125,7 @@ static __always_inline enum flow_side flow_side(const struct flow *half)
 static __always_inline int flow_find_of_error(struct packet *p, const struct tuple *tuple,
 					      enum flow_side side)
 {
-	const struct flow *half = bpf_map_lookup_elem(&flows_v1, tuple);
+	const struct flow *half = flow_store_find(tuple);
 
 	if (!half)
 		return FLOW_NONE;
@@ -215,21 +141,14 @@ static __always_inline int flow_find_of_error(struct packet *p, const struct tup
  */
 static __always_inline int flow_find(struct packet *p, enum flow_side side)
 {
-	struct flow *half = bpf_map_lookup_elem(&flows_v1, &p->tuple);
+	struct flow *half = flow_store_find(&p->tuple);
 
 	if (!half)
 		return FLOW_NONE;
 	if (side != flow_side(half))
 		return OUTCOME_NOT_SERVICE;
-	if (half->direction == FLOW_FORWARD && flow_has_ended(p, half)) {
-		flow_remove(p, half);
-		return FLOW_NONE;
-	}
-	if (!flow_touch(p, half) || !flow_report(p, half)) {
-		if (half->direction == FLOW_FORWARD)
-			flow_remove(p, half);
-		else
-			bpf_map_delete_elem(&flows_v1, &p->tuple);
+	if ((half->direction == FLOW_FORWARD && flow_has_ended(p, half)) || !flow_tell(p, half)) {
+		flow_store_end(&p->tuple, half);
 		return FLOW_NONE;
 	}
 	flow_use(p, half);
@@ -239,48 +158,30 @@ static __always_inline int flow_find(struct packet *p, enum flow_side side)
 /*
  * Stores the flow that turns p->tuple into p->to.
  *
- * in    p->to; half with backend, generation, service, slot and flags set, the rest is filled in
+ * in    p->to; new
  * out   0 with p->flow_flags and flow_direction set; FLOW_TAKEN; -OUTCOME_FLOWS_FULL;
  *       -OUTCOME_BROKEN_STATE: another CPU made and ended the flow meanwhile
  *
  * When another CPU opened the same flow first, that one is used: p->to is then its, and
- * p->egress, which was found for another backend, is 0 again.
+ * p->egress, which was found for another backend, is 0 again. A function of its own: its
+ * variables are too many to be on the stack beside those of who calls it.
  */
-static __always_inline int flow_add(struct packet *p, struct flow *half)
+static __noinline int flow_add(struct packet *p, const struct flow_new *new)
 {
+	int ret = flow_store_add(&p->tuple, &p->to, new);
 	const struct flow *first;
-	/* On the stack, since Linux 6.1 takes no key from where a global function's argument
-	 * points; and one after the other, since the stack is short. */
 	struct tuple key;
-	/* Not long: before Linux 6.4 the upper half of a map helper's result is not set. */
-	int err;
 
-	half->seen_ns = clock_coarse_ns();
-	half->direction = FLOW_REPLY;
-	half->sent = 0;
-	half->heard = FLOW_SENT;
-	tuple_exchange(&half->to, &p->tuple);
-	tuple_exchange(&key, &p->to);
-	err = bpf_map_update_elem(&flows_v1, &key, half, BPF_NOEXIST);
-	if (err)
-		return err == -EEXIST ? FLOW_TAKEN : -OUTCOME_FLOWS_FULL;
-	half->direction = FLOW_FORWARD;
-	half->sent = FLOW_SENT;
-	half->heard = 0;
-	half->to = p->to;
-	key = p->tuple;
-	err = bpf_map_update_elem(&flows_v1, &key, half, BPF_NOEXIST);
-	if (!err) {
-		flow_slot_take(half->slot, &key);
-		flow_use(p, half);
+	if (!ret) {
+		p->flow_flags = new->flags;
+		p->flow_direction = FLOW_FORWARD;
 		return OUTCOME_CONTINUE;
 	}
-	tuple_exchange(&key, &p->to);
-	bpf_map_delete_elem(&flows_v1, &key);
-	if (err != -EEXIST)
-		return -OUTCOME_FLOWS_FULL;
+	if (ret != FLOW_EXISTS)
+		return ret;
+	/* A copy: see flow_store_add. */
 	key = p->tuple;
-	first = bpf_map_lookup_elem(&flows_v1, &key);
+	first = flow_store_find(&key);
 	if (!first)
 		return -OUTCOME_BROKEN_STATE;
 	flow_use(p, first);

@@ -21,17 +21,17 @@ const volatile __u32 cfg_flow_tcp_closed_s = 10;
 const volatile __u32 cfg_flow_udp_s = 120;
 const volatile __u32 cfg_flow_udp_stream_s = 300;
 
-/* flow.sent of a half after packet p of it. */
-static __always_inline __u8 flow_sent_with(const struct packet *p, const struct flow *half)
+/* enum flow_sent of a direction after another of its packets. */
+static __always_inline __u8 flow_sent_with(const struct packet *p, __u8 direction, __u8 sent,
+					   __u8 heard)
 {
-	__u8 sent = half->sent | FLOW_SENT;
-
+	sent |= FLOW_SENT;
 	if (p->tcp_flags & TCP_RST)
 		return sent | FLOW_SENT_RST;
 	sent &= ~FLOW_SENT_RST;
 	if (p->tcp_flags & TCP_FIN)
 		sent |= FLOW_SENT_FIN;
-	if (half->direction == FLOW_FORWARD && half->heard && !(p->tcp_flags & TCP_SYN))
+	if (direction == FLOW_FORWARD && heard && !(p->tcp_flags & TCP_SYN))
 		sent |= FLOW_SENT_ON;
 	return sent;
 }

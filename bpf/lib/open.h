@@ -43,9 +43,9 @@ static __always_inline bool open_is_hairpin(const struct packet *p)
  * Whose packet is it, and which backend does it get? A function of its own, so that its
  * variables are not on the stack beside those of the search for a source port.
  *
- * out   0 with p->to but its source, and what half has to say of service and backend
+ * out   0 with p->to but its source, and what new has to say of service and backend
  */
-static __noinline int open_choose(struct packet *p, struct flow *half)
+static __noinline int open_choose(struct packet *p, struct flow_new *new)
 {
 	const struct frontend *frontend;
 	const struct service *service;
@@ -62,33 +62,32 @@ static __noinline int open_choose(struct packet *p, struct flow *half)
 		return OUTCOME_NOT_SERVICE;
 	if (martian_source(p))
 		return -OUTCOME_MARTIAN;
-	half->service = frontend->service;
-	service = service_get(half->service);
+	new->service = frontend->service;
+	service = service_get(new->service);
 	if (!service)
 		return -OUTCOME_BROKEN_STATE;
-	if (source_range_binds(frontend, service) &&
-	    !source_range_has(half->service, &p->tuple.src))
+	if (source_range_binds(frontend, service) && !source_range_has(new->service, &p->tuple.src))
 		return -OUTCOME_SOURCE_DENIED;
 	affinity_key_from_addr(&client, &p->tuple.src);
 	if (select_hashes_connection(service))
 		connection = sched_maglev_packet(&p->tuple);
-	ret = select_backend(half->service,
+	ret = select_backend(new->service,
 			     client_is_bound_to_node(frontend, service, &p->tuple.src), &client,
 			     connection, &choice);
 	if (ret) {
 		if (context_has_last_word(ret))
-			select_count_refused(half->service, ret);
+			select_count_refused(new->service, ret);
 		return ret;
 	}
 	if (addr_is_ipv4(&choice.addr) != p->ipv4)
 		return -OUTCOME_BROKEN_STATE;
-	half->backend = choice.backend;
-	half->generation = choice.generation;
+	new->backend = choice.backend;
+	new->generation = choice.generation;
 	p->to.dst = choice.addr;
 	p->to.dport = choice.port;
 	p->to.proto = p->tuple.proto;
-	half->flags = choice.flags & BACKEND_LOCAL && !open_is_hairpin(p) ? FLOW_LOCAL_BACKEND :
-									    FLOW_SNAT;
+	new->flags =
+		choice.flags &BACKEND_LOCAL && !open_is_hairpin(p) ? FLOW_LOCAL_BACKEND : FLOW_SNAT;
 	return OUTCOME_CONTINUE;
 }
 
@@ -96,22 +95,22 @@ static __noinline int open_choose(struct packet *p, struct flow *half)
  * A backend here keeps the client's address and, unless another flow's replies would
  * look the same (one client port, two frontends, one backend), its port.
  */
-static __always_inline int open_to_local(struct packet *p, struct flow *half)
+static __always_inline int open_to_local(struct packet *p, struct flow_new *new)
 {
 	int ret;
 
 	p->to.src = p->tuple.src;
 	p->to.sport = p->tuple.sport;
-	ret = flow_add(p, half);
+	ret = flow_add(p, new);
 	if (ret != FLOW_TAKEN)
 		return ret;
-	half->flags |= FLOW_SNAT;
-	return snat_add_flow(p, half, false);
+	new->flags |= FLOW_SNAT;
+	return snat_add_flow(p, new, false);
 }
 
 /* A backend elsewhere, or one that is its own client, sees this node: so its replies come back
  * here. */
-static __always_inline int open_to_remote(struct packet *p, struct flow *half)
+static __always_inline int open_to_remote(struct packet *p, struct flow_new *new)
 {
 	int ret;
 
@@ -123,25 +122,25 @@ static __always_inline int open_to_remote(struct packet *p, struct flow *half)
 	ret = route_source(p, &p->to.src);
 	if (ret)
 		return ret;
-	return snat_add_flow(p, half, true);
+	return snat_add_flow(p, new, true);
 }
 
 static __always_inline int flow_open(struct packet *p)
 {
-	struct flow half = {};
+	struct flow_new new = {};
 	int ret;
 
 	if (packet_is_tcp(p) && !packet_is_pure_syn(p))
 		return open_without_syn(p);
-	ret = open_choose(p, &half);
+	ret = open_choose(p, &new);
 	if (ret)
 		return ret;
-	half.slot = flow_slot_claim();
-	if (half.slot == FLOW_SLOT_NONE)
+	new.slot = flow_slot_claim();
+	if (new.slot == FLOW_SLOT_NONE)
 		return -OUTCOME_FLOWS_FULL;
-	ret = half.flags & FLOW_LOCAL_BACKEND ? open_to_local(p, &half) : open_to_remote(p, &half);
+	ret = new.flags &FLOW_LOCAL_BACKEND ? open_to_local(p, &new) : open_to_remote(p, &new);
 	if (!ret)
-		select_count_opened(half.service, half.backend);
+		select_count_opened(new.service, new.backend);
 	return ret;
 }
 

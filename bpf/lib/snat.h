@@ -33,51 +33,45 @@ static __always_inline void snat_count(bool first_round, __u32 tries)
  * stack than it needs, since they are on top of all else.
  */
 
-/* flow_add with the source port in p->to. Linux 6.1 stores no value from where a global function's
- * argument points: hence the copy. */
-__noinline int snat_claim(struct packet *p, const struct flow *half)
+/* flow_add with the source port in p->to. */
+__noinline int snat_claim(struct packet *p, const struct flow_new *new)
 {
-	struct flow copy;
-
-	if (!p || !half)
-		return -OUTCOME_BROKEN_STATE;
-	copy = *half;
-	return flow_add(p, &copy);
+	return p && new ? flow_add(p, new) : -OUTCOME_BROKEN_STATE;
 }
 
 /* A round of the search. */
-__noinline int snat_search(context *ctx, struct packet *p, struct flow *half, __u32 own_address,
+__noinline int snat_search(context *ctx, struct packet *p, struct flow_new *new, __u32 own_address,
 			   __u32 round)
 {
 	int ret = FLOW_TAKEN;
 	__u32 i;
 
-	if (!p || !half)
+	if (!p || !new)
 		return -OUTCOME_BROKEN_STATE;
 	for (i = 0; i < SNAT_TRIES_A_ROUND && ret == FLOW_TAKEN; i++) {
 		p->to.sport = !round && !i ? snat_port_of_client(&p->tuple) :
 					     snat_port_at(bpf_get_prandom_u32(), round);
 		/* Where ports are scarce most tries end with the first question. */
 		if (!flow_half_for_replies(p) && !snat_is_taken(ctx, p, own_address))
-			ret = snat_claim(p, half);
+			ret = snat_claim(p, new);
 	}
 	snat_count(!round, i);
 	return ret;
 }
 
 /*
- * in    p->to without its source port; half as flow_add wants it; whether the source is
+ * in    p->to without its source port; new as flow_add wants it; whether the source is
  *       an address of this node
  * out   as flow_add, with -OUTCOME_SNAT_EXHAUSTED instead of FLOW_TAKEN
  */
-static __always_inline int snat_add_flow(struct packet *p, struct flow *half, bool own_address)
+static __always_inline int snat_add_flow(struct packet *p, struct flow_new *new, bool own_address)
 {
 	context *ctx = p->ctx;
 	int ret = FLOW_TAKEN;
 	__u32 round;
 
 	for (round = 0; round < SNAT_ROUNDS && ret == FLOW_TAKEN; round++)
-		ret = snat_search(ctx, p, half, own_address, round);
+		ret = snat_search(ctx, p, new, own_address, round);
 	/* The verifier takes what a global function had a pointer to for plain bytes. */
 	p->ctx = ctx;
 	return ret == FLOW_TAKEN ? -OUTCOME_SNAT_EXHAUSTED : ret;

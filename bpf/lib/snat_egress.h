@@ -48,7 +48,7 @@ static __noinline bool snat_egress_is_stray(context *ctx, const struct packet *p
 /* Gives the packet's connection a port that no flow has. */
 static __noinline int snat_egress_move(struct packet *p)
 {
-	struct flow half = {.flags = FLOW_SNAT | FLOW_OF_NODE};
+	struct flow_new new = {.flags = FLOW_SNAT | FLOW_OF_NODE};
 	context *ctx = p->ctx;
 	int of;
 
@@ -58,10 +58,10 @@ static __noinline int snat_egress_move(struct packet *p)
 	p->ctx = ctx;
 	if (of != FLOW_REPLY || snat_egress_is_stray(ctx, p))
 		return OUTCOME_NOT_SERVICE;
-	half.slot = flow_slot_claim();
-	if (half.slot == FLOW_SLOT_NONE)
+	new.slot = flow_slot_claim();
+	if (new.slot == FLOW_SLOT_NONE)
 		return -OUTCOME_FLOWS_FULL;
-	return snat_add_flow(p, &half, true);
+	return snat_add_flow(p, &new, true);
 }
 
 /*

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * flow_store.h: what flow.h asks of whoever keeps the flows, and what it is told.
+ *
+ * A store has these; flow_store_hash.h is the one there is.
+ *
+ *   flow_store_find     the flow of a packet with this tuple, as its half for that direction
+ *   flow_store_idle_ns  how long no packet of this direction was noted
+ *   flow_store_is_over  whether no packet of either came for as long as it may be silent
+ *   flow_store_note     a packet of that flow has something to tell, or is the first for a second
+ *   flow_store_end      ends a flow that was found
+ *   flow_store_stays    whose would the replies be? A flow whose time is over is ended, and asked
+ *                       no more
+ *   flow_store_add      stores a new flow under both its tuples, or under none
+ *
+ * What it must keep: a tuple is of one flow at most. A flow is found by both its tuples
+ * until it ends. A confirmed flow ends by its time alone, whatever arrives. Room is made
+ * by those who need it, whoever else is running.
+ */
+#ifndef WAGGLE_LIB_FLOW_STORE_H
+#define WAGGLE_LIB_FLOW_STORE_H
+
+#include "../layout/flow.h"
+#include "../layout/outcome.h"
+
+/* What flow.h and stores return besides outcomes; never an exit of a program. */
+enum flow_result {
+	FLOW_NONE = OUTCOME_COUNT, /* no flow has this tuple */
+	FLOW_TAKEN,		   /* another flow's replies look like this one's would */
+	FLOW_EXISTS,		   /* another CPU has opened this flow already */
+};
+
+/* What a new flow is stored with besides its tuples. */
+struct flow_new {
+	__u32 backend;
+	__u32 generation;
+	__u32 service; /* index into services */
+	__u32 slot;    /* claimed for it (flow_slot.h) */
+	__u8 flags;    /* enum flow_flag */
+};
+
+#endif
