@@ -81,8 +81,9 @@ struct flow_slot {
 
 /* The one value of flow_hand. */
 struct flow_hand {
-	__u64 next;  /* slots that were looked at so far */
-	__u64 swept; /* slots that the agent has had looked at */
+	__u64 next;    /* slots that were looked at so far */
+	__u64 swept;   /* slots that the agent has had looked at */
+	__u64 crowded; /* 1 = the last flow found no free slot: another one had to go */
 };
 
 /* Per CPU, written by the programs. */

@@ -34,11 +34,13 @@
 #define FLOW_SLOT_NONE ((__u32)-1)
 
 /*
- * Slots looked at before an unconfirmed flow has to go, and at most. The first is small,
- * so that in a flood the hand goes slowly, and who means it has time for his handshake.
+ * Slots looked at before an unconfirmed flow has to go, and at most. When the last flow
+ * found none free, there is a flood: the first is small then, so that the hand goes slowly
+ * and who means it has time for his handshake.
  */
-#define FLOW_SLOT_LOOKS_KIND 2
-#define FLOW_SLOT_LOOKS	     32
+#define FLOW_SLOT_LOOKS_KIND	8
+#define FLOW_SLOT_LOOKS_CROWDED 2
+#define FLOW_SLOT_LOOKS		32
 
 /*
  * Seconds that a datagram flow to a removed backend may be silent: answers that were under
@@ -162,28 +164,27 @@ static __always_inline __u32 flow_slot_at(__u64 position, __u32 slots)
 	return slot * 0x2545f491 & (slots - 1);
 }
 
-/* A slot for a new flow, or FLOW_SLOT_NONE: all that were looked at are held. */
-__noinline __u32 flow_slot_claim(void)
+/* Moves the hand on to a slot that a new flow may have; FLOW_SLOT_NONE: it found none. */
+static __always_inline __u32 flow_slot_find(struct flow_hand *hand, __u32 slots)
 {
-	__u32 slots = ((const struct bpf_map *)&flow_slots_v1)->max_entries;
+	int kind = hand->crowded ? FLOW_SLOT_LOOKS_CROWDED : FLOW_SLOT_LOOKS_KIND;
 	__u32 candidate = FLOW_SLOT_NONE;
 	__u32 recent = FLOW_SLOT_NONE;
 	__u32 candidate_behind = 0;
 	__u32 recent_behind = 0;
-	__u32 zero = 0;
-	struct flow_hand *hand = bpf_map_lookup_elem(&flow_hand_v1, &zero);
 	int answer;
 	int i;
 
-	if (!hand || !slots)
-		return FLOW_SLOT_NONE;
 	for (i = 0; i < FLOW_SLOT_LOOKS; i++) {
 		__u64 position = __sync_fetch_and_add(&hand->next, 1);
 		__u32 slot = flow_slot_at(position, slots);
 
 		answer = flow_slot_ask(slot, position + 1, FLOW_SLOT_NEEDS_FREE);
-		if (answer == FLOW_SLOT_FREE)
+		if (answer == FLOW_SLOT_FREE) {
+			if (hand->crowded)
+				hand->crowded = 0;
 			return slot;
+		}
 		if (answer == FLOW_SLOT_RECENT) {
 			recent = slot;
 			recent_behind = position + 1;
@@ -192,11 +193,13 @@ __noinline __u32 flow_slot_claim(void)
 			candidate = slot;
 			candidate_behind = position + 1;
 		}
-		if (i + 1 >= FLOW_SLOT_LOOKS_KIND && candidate != FLOW_SLOT_NONE) {
+		if (i + 1 >= kind && candidate != FLOW_SLOT_NONE) {
 			/* Confirmed meanwhile: the next one may do. */
 			if (flow_slot_ask(candidate, candidate_behind, FLOW_SLOT_NEEDS_ANY) ==
-			    FLOW_SLOT_FREE)
+			    FLOW_SLOT_FREE) {
+				hand->crowded = 1;
 				return candidate;
+			}
 			candidate = FLOW_SLOT_NONE;
 		}
 	}
@@ -204,6 +207,16 @@ __noinline __u32 flow_slot_claim(void)
 	    flow_slot_ask(recent, recent_behind, FLOW_SLOT_NEEDS_RECENT) == FLOW_SLOT_FREE)
 		return recent;
 	return FLOW_SLOT_NONE;
+}
+
+/* A slot for a new flow, or FLOW_SLOT_NONE: all that were looked at are held. */
+__noinline __u32 flow_slot_claim(void)
+{
+	__u32 slots = ((const struct bpf_map *)&flow_slots_v1)->max_entries;
+	__u32 zero = 0;
+	struct flow_hand *hand = bpf_map_lookup_elem(&flow_hand_v1, &zero);
+
+	return hand && slots ? flow_slot_find(hand, slots) : FLOW_SLOT_NONE;
 }
 
 /* Says who holds a claimed slot. */

@@ -844,24 +844,28 @@ export const flowSlot = {
 export interface FlowHand {
   readonly next: bigint
   readonly swept: bigint
+  readonly crowded: bigint
 }
 
-/** struct flow_hand, 16 bytes */
+/** struct flow_hand, 24 bytes */
 export const flowHand = {
   name: 'flow_hand',
-  size: 16,
+  size: 24,
   offsets: {
     next: 0,
     swept: 8,
+    crowded: 16,
   },
   encode(view: DataView, at: number, value: FlowHand): void {
     view.setBigUint64(at, uint64(value.next, 'flow_hand.next'), true)
     view.setBigUint64(at + 8, uint64(value.swept, 'flow_hand.swept'), true)
+    view.setBigUint64(at + 16, uint64(value.crowded, 'flow_hand.crowded'), true)
   },
   decode(view: DataView, at: number): FlowHand {
     return {
       next: view.getBigUint64(at, true),
       swept: view.getBigUint64(at + 8, true),
+      crowded: view.getBigUint64(at + 16, true),
     }
   },
 } as const satisfies Codec<FlowHand> & { offsets: Readonly<Record<string, number>> }
