@@ -111,10 +111,12 @@ fmt: node_modules/.package-lock.json ## format all sources
 TIERS := unit scripts native bpf cli netns cluster
 # The cheap tiers run on the newest LTS, too.
 ON_NEWER_NODE := unit@24 scripts@24 native@24
+# Stock kernels, each in a machine of its own.
+ON_KERNELS := vm@5.10 vm@6.1 vm@6.12
 
 test: setup ## run every tier of the suite; ONLY=text narrows it
 	@$(MAKE) --no-print-directory check kube-parts
-	@tools/run-tests $(TIERS) $(ON_NEWER_NODE)
+	@tools/run-tests $(TIERS) $(ON_NEWER_NODE) $(ON_KERNELS)
 
 .PHONY: kube-parts $(TIERS:%=test-%)
 kube-parts: ## build the kube-apiserver for the cluster tier (once)
@@ -123,6 +125,10 @@ kube-parts: ## build the kube-apiserver for the cluster tier (once)
 test-cluster: kube-parts
 $(TIERS:%=test-%): test-%: build ## (also test-unit test-bpf ...) run one tier
 	@tools/run-tests $*
+
+.PHONY: test-vm
+test-vm: build ## load, attach, and send packets under stock kernels, in QEMU
+	@tools/run-tests $(ON_KERNELS)
 
 .PHONY: test-differential
 test-differential: build ## random packets through the programs and the reference; SEED=number N=packets

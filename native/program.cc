@@ -55,6 +55,7 @@ Napi::Object BpfProgram::Make(const Args& args, UniqueFd fd) {
   about.Set("id", Napi::Number::New(env, facts.id));
   about.Set("type", Napi::Number::New(env, facts.type));
   about.Set("tag", HexTag(facts.tag));
+  about.Set("verifiedInstructions", Napi::Number::New(env, facts.verified_insns));
   about.Freeze();
 
   ProgramState state;

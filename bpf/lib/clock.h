@@ -10,17 +10,13 @@
 
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
-#include <stdbool.h>
 
 #define NSEC_PER_SEC 1000000000ULL
-
-/* The loader sets it to false below Linux 5.11, where bpf_ktime_get_coarse_ns is missing. */
-const volatile bool cfg_coarse_clock = true;
 
 /* CLOCK_MONOTONIC in nanoseconds, up to a tick (10 ms at most) behind. */
 static __always_inline __u64 clock_coarse_ns(void)
 {
-	return cfg_coarse_clock ? bpf_ktime_get_coarse_ns() : bpf_ktime_get_ns();
+	return bpf_ktime_get_coarse_ns();
 }
 
 #endif

@@ -68,6 +68,8 @@ export interface ProgramInfo {
   readonly type: number
   /** 8 bytes in hex: equal instructions, equal tag. */
   readonly tag: string
+  /** That the verifier looked at, at most a million; 0 before Linux 5.16, which does not tell. */
+  readonly verifiedInstructions: number
 }
 
 export interface BpfProgram {

@@ -1,8 +1,10 @@
+import { release } from 'node:os'
 import { join } from 'node:path'
 import { codeOf, WaggleError } from '../../base/errors.js'
 import type { Logger } from '../../base/log.js'
 import { maps as layouts } from '../../ebpf/generated/layouts.js'
 import type { BpfMap, BpfObject, BpfProgram, Native } from '../../ebpf/native.js'
+import { missingFeature } from './kernel-features.js'
 import { type Limits, type MapHandles, sizesOf } from './kernel-maps.js'
 import type { Pins } from './pins.js'
 
@@ -111,17 +113,30 @@ function loadObject(object: BpfObject, file: string, handles: Map<MapName, BpfMa
   try {
     object.load()
   } catch (cause) {
-    throw new LoadError('LOAD_FAILED', {
-      what: `load ${file}`,
-      cause,
-      remedy: 'see the verifier log in the cause; `waggle version` and the kernel release help in a report',
-    })
+    throw loadError(file, cause)
   }
   for (const name of fresh) {
     const map = object.map(layouts[name].name)
     handles.set(name, map)
     map.pin(pins.path('maps', layouts[name].name))
   }
+}
+
+function loadError(file: string, cause: unknown): LoadError {
+  const log = typeof cause === 'object' && cause !== null && 'log' in cause ? String(cause.log) : ''
+  const missing = missingFeature(log)
+  if (missing) {
+    return new LoadError('KERNEL_TOO_OLD', {
+      what: `load ${file}: Linux ${release()} has not got ${missing.name}`,
+      cause,
+      remedy: `Linux ${missing.since} brought it: use that or a newer kernel`,
+    })
+  }
+  return new LoadError('LOAD_FAILED', {
+    what: `load ${file}`,
+    cause,
+    remedy: 'see the verifier log in the cause; `waggle version` and the kernel release help in a report',
+  })
 }
 
 function openPinned(native: Native, pins: Pins, name: string): BpfMap | undefined {
