@@ -73,9 +73,12 @@ static __always_inline bool conntrack_can_be_asked(void)
 	return bpf_core_type_exists(struct bpf_ct_opts);
 }
 
-static __always_inline enum conntrack_answer conntrack_ask(context *ctx,
-							   struct bpf_sock_tuple *tuple, __u32 size,
-							   __u8 proto)
+/*
+ * A function of its own: inlined, clang asks twice whether the entry is there, and Linux 6.1 sees
+ * a way past the release on which it is there at the first time alone.
+ */
+static __noinline enum conntrack_answer conntrack_ask(context *ctx, struct bpf_sock_tuple *tuple,
+						      __u32 size, __u8 proto)
 {
 	struct conntrack_options options = {.netns_id = BPF_F_CURRENT_NETNS, .proto = proto};
 	enum conntrack_answer answer;
