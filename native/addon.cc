@@ -15,10 +15,12 @@
 #include "errors.h"
 #include "link.h"
 #include "map.h"
+#include "netlink_watch.h"
 #include "netns.h"
 #include "object.h"
 #include "program.h"
 #include "ring_buffer.h"
+#include "watch.h"
 
 namespace waggle {
 namespace {
@@ -36,18 +38,33 @@ Napi::Object Init(Napi::Env env, Napi::Object exports) {
   BpfProgram::Init(env);
   BpfLink::Init(env);
   BpfObject::Init(env);
-  RingBuffer::Init(env);
+  Watch::Init(env);
 
   auto version = std::to_string(libbpf_major_version()) + "." + std::to_string(libbpf_minor_version());
   exports.Set("libbpfVersion", version);
   const std::pair<const char*, Napi::Value (*)(const Napi::CallbackInfo&)> functions[] = {
-      {"possibleCpus", PossibleCpus},     {"openObject", OpenObject},     {"openMap", OpenMap},
-      {"openProgram", OpenProgram},       {"openLink", OpenLink},         {"createMap", CreateMap},
-      {"attachCgroup", AttachCgroup},     {"attachTcx", AttachTcx},       {"attachXdp", AttachXdp},
-      {"attachClsact", AttachClsact},     {"detachClsact", DetachClsact}, {"queryClsact", QueryClsact},
-      {"queryCgroup", QueryCgroup},       {"queryTcx", QueryTcx},         {"queryDevice", QueryDevice},
-      {"openRingBuffer", OpenRingBuffer}, {"readBtf", ReadBtf},           {"inNetns", InNetns},
-      {"netnsInode", NetnsInode},         {"netnsCookie", NetnsCookie},   {"ifNameToIndex", IfNameToIndex},
+      {"possibleCpus", PossibleCpus},
+      {"openObject", OpenObject},
+      {"openMap", OpenMap},
+      {"openProgram", OpenProgram},
+      {"openLink", OpenLink},
+      {"createMap", CreateMap},
+      {"attachCgroup", AttachCgroup},
+      {"attachTcx", AttachTcx},
+      {"attachXdp", AttachXdp},
+      {"attachClsact", AttachClsact},
+      {"detachClsact", DetachClsact},
+      {"queryClsact", QueryClsact},
+      {"queryCgroup", QueryCgroup},
+      {"queryTcx", QueryTcx},
+      {"queryDevice", QueryDevice},
+      {"openRingBuffer", OpenRingBuffer},
+      {"openNetlinkWatch", OpenNetlinkWatch},
+      {"readBtf", ReadBtf},
+      {"inNetns", InNetns},
+      {"netnsInode", NetnsInode},
+      {"netnsCookie", NetnsCookie},
+      {"ifNameToIndex", IfNameToIndex},
       {"mountBpffs", MountBpffs},
   };
   for (const auto& [name, function] : functions) exports.Set(name, Napi::Function::New(env, function, name));

@@ -17,7 +17,7 @@
 
 namespace waggle {
 
-enum class HandleClass { kMap, kProgram, kLink, kObject, kRingBuffer, kCount };
+enum class HandleClass { kMap, kProgram, kLink, kObject, kWatch, kCount };
 
 // The constructors of one environment (the main thread or a worker).
 struct EnvData {

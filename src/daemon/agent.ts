@@ -35,6 +35,8 @@ export interface AgentParts {
   readonly source: Source
   readonly dataplane: AgentDataplane
   readonly readFacts: () => NetworkFacts
+  /** Calls back when devices, addresses or default routes may have changed; see {@link HostWatch}. */
+  readonly listenToNetwork: (onChange: () => void) => { close(): void }
   readonly ifNameToIndex: (name: string) => number
   readonly clock: Clock
   readonly logger: Logger
@@ -102,6 +104,7 @@ export class Agent {
     })
     this.#host = new HostWatch({
       readFacts: parts.readFacts,
+      listen: parts.listenToNetwork,
       ifNameToIndex: parts.ifNameToIndex,
       patterns: config.devices,
       onChange: network => this.#setNetwork(network),

@@ -132,7 +132,8 @@ export interface BpfObject {
   close(): void
 }
 
-export interface RingBuffer {
+/** What calls back on the event loop until it is closed; open, it keeps the process alive unless unref() was called. */
+export interface Watch {
   ref(): void
   unref(): void
   close(): void
@@ -234,7 +235,13 @@ export interface Native {
   /** A device of the caller's network namespace; undefined when there is none. */
   queryDevice(ifindex: number): DeviceFacts | undefined
   /** Calls `onRecords` on the event loop with one Buffer per wake-up: u32 length (LE) + record, repeated. */
-  openRingBuffer(map: BpfMap, onRecords: (records: Uint8Array) => void): RingBuffer
+  openRingBuffer(map: BpfMap, onRecords: (records: Uint8Array) => void): Watch
+  /**
+   * Calls `onChange` on the event loop, once a wake-up, when rtnetlink has told of a device,
+   * an address or a default route (of any table, either family) in the network namespace of
+   * this call, or has lost messages. It does not say what changed.
+   */
+  openNetlinkWatch(onChange: () => void): Watch
   readBtf(path: string): BtfType[]
   /**
    * Runs `fn` with this thread in the network namespace of `path` and returns its result;

@@ -50,6 +50,7 @@ export function everyCall(native: Native, handles: Handles, cgroup: string, plac
     onNative('queryTcx', ...device),
     onNative('queryDevice', [1, 'number']),
     onNative('openRingBuffer', [events, 'map'], [() => {}, 'function']),
+    onNative('openNetlinkWatch', [() => {}, 'function']),
     onNative('readBtf', ['/etc/passwd', 'text']),
     onNative('inNetns', ['/proc/self/ns/net', 'text'], [() => 1, 'function']),
     onNative('netnsInode', ['/proc/self/ns/net', 'text?']),

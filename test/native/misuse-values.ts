@@ -1,4 +1,4 @@
-import type { BpfLink, BpfMap, BpfObject, BpfProgram, Native, RingBuffer } from '../../src/ebpf/native.js'
+import type { BpfLink, BpfMap, BpfObject, BpfProgram, Native, Watch } from '../../src/ebpf/native.js'
 import { AttachType, MapType } from './kernel-enums.js'
 
 /** What an argument has to be; `?` = may be left out. */
@@ -25,7 +25,8 @@ export interface Handles {
   readonly xdp: BpfProgram
   readonly sock: BpfProgram
   readonly link: BpfLink
-  readonly ring: RingBuffer
+  readonly ring: Watch
+  readonly network: Watch
   readonly closedMap: BpfMap
   readonly closedProgram: BpfProgram
 }
@@ -41,6 +42,8 @@ export function makeHandles(native: Native, objectPath: string, cgroup: string):
   const sock = object.program('allow')
   const ring = native.openRingBuffer(events, () => {})
   ring.unref()
+  const network = native.openNetlinkWatch(() => {})
+  network.unref()
   return {
     object,
     unloaded: native.openObject(objectPath),
@@ -58,6 +61,7 @@ export function makeHandles(native: Native, objectPath: string, cgroup: string):
     sock,
     link: native.attachCgroup(sock, cgroup, AttachType.connect4),
     ring,
+    network,
     closedMap,
     closedProgram,
   }
@@ -156,6 +160,7 @@ export function badValues(native: Native, handles: Handles): Bad[] {
     bad('a link', handles.link, ...anything),
     bad('an open object', handles.object, ...anything),
     bad('a ring buffer', handles.ring, ...anything),
+    bad('a netlink watch', handles.network, ...anything),
     bad('a closed map', handles.closedMap, ...anything),
     bad('a closed program', handles.closedProgram, ...anything),
     bad('a proxy of a map', new Proxy(handles.map, {}), ...anything),

@@ -1,3 +1,5 @@
+import { execFileSync } from 'node:child_process'
+import { basename } from 'node:path'
 import { setImmediate, setTimeout } from 'node:timers/promises'
 import type { BpfMap, BpfObject, BpfProgram, Native } from '../../src/ebpf/native.js'
 import { bpfDescriptors } from './descriptors.js'
@@ -43,6 +45,11 @@ async function garbage(): Promise<void> {
     collect()
     await setImmediate()
   }
+}
+
+/** A change that a netlink watch in the namespace hears of. */
+function raiseLoopback({ netns }: World): void {
+  for (const state of ['down', 'up']) execFileSync('ip', ['-n', basename(netns), 'link', 'set', 'lo', state])
 }
 
 /** Stages of a process, by name; each resolves when it is reached. */
@@ -192,6 +199,31 @@ export const stages: Record<string, Stage> = {
     }
   },
 
+  'the network is watched but not waited for': world => world.native.openNetlinkWatch(() => {}).unref(),
+
+  'the process exits within the callback of a netlink watch': async world => {
+    world.native.inNetns(world.netns, () => world.native.openNetlinkWatch(() => process.exit(0)))
+    raiseLoopback(world)
+  },
+
+  'a netlink watch that nobody holds still hears': async world => {
+    let calls = 0
+    world.native.inNetns(world.netns, () => world.native.openNetlinkWatch(() => calls++).unref())
+    await garbage()
+    raiseLoopback(world)
+    await setTimeout(100)
+    check(calls > 0, 'it was told')
+  },
+
+  'netlink watches are opened and closed in turn': async world => {
+    for (let i = 0; i < 50; i++) {
+      const watch = world.native.inNetns(world.netns, () => world.native.openNetlinkWatch(() => {}))
+      if (i % 10 === 0) raiseLoopback(world)
+      if (i % 2) await setImmediate()
+      watch.close()
+    }
+  },
+
   'the process exits within a namespace': world => world.native.inNetns(world.netns, () => process.exit(0)),
 
   'a worker ends with all of it open': world => world.worker('everything is open', async () => {}),
@@ -219,11 +251,13 @@ export const workerStages: Record<string, Stage> = {
     new Uint8Array(cells.mmap())[0] = 1
     world.native.attachCgroup(object.program('allow'), world.cgroup, AttachType.connect4)
     world.native.openRingBuffer(events, () => {}).unref()
+    world.native.openNetlinkWatch(() => {}).unref()
     world.reached()
   },
   'everything stays open': async world => {
     const { events, emit } = loaded(world)
     world.native.openRingBuffer(events, () => {})
+    world.native.openNetlinkWatch(() => {})
     for (let i = 0; ; i++) {
       emit.testRun(PACKET)
       await setImmediate()

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { silentLogger } from '../../src/base/log.js'
 import { chooseUplinks, isLinkLocal, ownAddresses } from '../../src/host/devices.js'
 import type { NetworkFacts } from '../../src/host/facts.js'
@@ -111,42 +111,156 @@ test('own addresses: sorted, once each, loopback included, link-local not', () =
   ])
 })
 
-test('the watch tells of the first state, then of changes alone, and once of a failure', () => {
-  const clock = new FakeClock()
-  const seen: HostNetwork[] = []
-  const errors: string[] = []
-  let machine: NetworkFacts | Error = facts({ eth0: ['10.0.0.1'] }, ['eth0'])
-  let ifindex = 7
-  const watch = new HostWatch({
-    readFacts: () => {
-      if (machine instanceof Error) throw machine
-      return machine
-    },
-    ifNameToIndex: name => (name === 'eth0' ? ifindex : 0),
-    patterns: ['auto'],
-    onChange: network => seen.push(network),
-    clock,
-    logger: { ...silentLogger, error: message => errors.push(message) },
+describe('the watch', () => {
+  let clock: FakeClock
+  let seen: HostNetwork[]
+  let lines: string[]
+  let machine: NetworkFacts | Error
+  let ifindex: number
+  let looks: number
+  /** Milliseconds that a look takes. */
+  let cost: number
+  let hear: (() => void) | undefined
+  let refused: Error | undefined
+  let watch: HostWatch
+
+  beforeEach(() => {
+    clock = new FakeClock()
+    seen = []
+    lines = []
+    machine = facts({ eth0: ['10.0.0.1'] }, ['eth0'])
+    ifindex = 7
+    looks = 0
+    cost = 0
+    hear = undefined
+    refused = undefined
+    const log = (message: string) => void lines.push(message)
+    watch = new HostWatch({
+      readFacts: () => {
+        looks++
+        clock.advance(cost)
+        if (machine instanceof Error) throw machine
+        return machine
+      },
+      listen: onChange => {
+        if (refused) throw refused
+        hear = onChange
+        return { close: () => (hear = undefined) }
+      },
+      ifNameToIndex: name => (name === 'eth0' ? ifindex : 0),
+      patterns: ['auto'],
+      onChange: network => seen.push(network),
+      clock,
+      logger: { ...silentLogger, error: log, warn: log },
+    })
   })
-  watch.start()
-  expect(seen).toHaveLength(1)
-  clock.advance(5000)
-  expect(seen).toHaveLength(1)
+  afterEach(() => {
+    watch.stop()
+    expect(clock.pending).toBe(0)
+    expect(hear).toBeUndefined()
+  })
 
-  ifindex = 8 // made anew under the same name
-  clock.advance(1000)
-  expect(seen.at(-1)?.devices).toEqual([{ name: 'eth0', ifindex: 8, address4: '10.0.0.1', address6: undefined }])
+  test('tells of the first state, then of changes alone', () => {
+    watch.start()
+    watch.start()
+    expect(seen).toHaveLength(1)
+    hear?.()
+    clock.advance(1000)
+    expect([looks, seen.length]).toEqual([2, 1])
 
-  machine = new Error('no /proc')
-  clock.advance(3000)
-  expect(errors).toHaveLength(1)
-  expect(seen).toHaveLength(2)
+    ifindex = 8 // made anew under the same name
+    hear?.()
+    clock.advance(20)
+    expect(seen.at(-1)?.devices).toEqual([{ name: 'eth0', ifindex: 8, address4: '10.0.0.1', address6: undefined }])
 
-  machine = facts({ eth0: ['10.0.0.1', '10.0.0.2'] }, ['eth0'])
-  watch.setInternalIPs([ip('10.0.0.2')])
-  expect(seen.at(-1)?.devices[0]?.address4).toBe('10.0.0.2')
-  watch.stop()
-  expect(clock.pending).toBe(0)
+    machine = facts({ eth0: ['10.0.0.1', '10.0.0.2'] }, ['eth0'])
+    watch.setInternalIPs([ip('10.0.0.2')])
+    expect(seen.at(-1)?.devices[0]?.address4).toBe('10.0.0.2')
+  })
+
+  test('a change is seen 20 ms after it was heard of, and what comes meanwhile with it', () => {
+    watch.start()
+    clock.advance(5000)
+    machine = facts({ eth0: [] }, ['eth0'])
+    hear?.()
+    clock.advance(10)
+    machine = facts({ eth0: ['10.0.0.3'] }, ['eth0'])
+    hear?.()
+    clock.advance(9)
+    expect(seen).toHaveLength(1)
+    clock.advance(1)
+    expect(seen.map(({ addresses }) => addresses)).toEqual([['10.0.0.1'], ['10.0.0.3']])
+  })
+
+  test('one right behind another is seen within 100 ms, and a storm is a dozen looks a second', () => {
+    watch.start()
+    clock.advance(1000)
+    hear?.()
+    clock.advance(21)
+    machine = facts({ eth0: ['10.0.0.3'] }, ['eth0'])
+    hear?.()
+    clock.advance(99)
+    expect(seen).toHaveLength(2)
+
+    const before = looks
+    for (let i = 0; i < 1000; i++) {
+      hear?.()
+      clock.advance(1)
+    }
+    expect(looks - before).toBeGreaterThan(8)
+    expect(looks - before).toBeLessThan(14)
+  })
+
+  test.each([
+    { ms: 50, pause: 450 },
+    { ms: 5000, pause: 1000 },
+  ])('a look that took $ms ms is followed by a pause of $pause ms', ({ ms, pause }) => {
+    watch.start()
+    cost = ms
+    watch.setInternalIPs([ip('10.0.0.1')])
+    cost = 0
+    hear?.()
+    clock.advance(pause - 1)
+    expect(looks).toBe(2)
+    clock.advance(1)
+    expect(looks).toBe(3)
+  })
+
+  test('looks every 10 s though nothing is heard', () => {
+    watch.start()
+    ifindex = 8
+    clock.advance(9999)
+    expect(seen).toHaveLength(1)
+    clock.advance(1)
+    expect(seen).toHaveLength(2)
+    clock.advance(20_000)
+    expect(looks).toBe(4)
+  })
+
+  test('looks once a second where it cannot listen, says so once, and tries again', () => {
+    refused = new Error('EMFILE')
+    watch.start()
+    clock.advance(3000)
+    expect(looks).toBe(4)
+    expect(lines).toEqual(['cannot listen to the kernel; devices and addresses are looked at once a second'])
+    refused = undefined
+    clock.advance(1000)
+    clock.advance(9000)
+    expect(looks).toBe(5)
+    expect(hear).toBeDefined()
+  })
+
+  test('a failure keeps the last state, is logged once, and is tried again each second', () => {
+    watch.start()
+    machine = new Error('no /proc')
+    hear?.()
+    clock.advance(3080)
+    expect(looks).toBe(5)
+    expect(lines).toEqual(['cannot read devices and addresses'])
+    machine = facts({ eth0: ['10.0.0.3'] }, ['eth0'])
+    clock.advance(1000)
+    expect(seen.map(({ addresses }) => addresses)).toEqual([['10.0.0.1'], ['10.0.0.3']])
+  })
 })
 
 test('the facts of this machine name lo and its address', () => {

@@ -133,6 +133,7 @@ beforeEach(() => {
     source,
     dataplane,
     readFacts: () => facts,
+    listenToNetwork: () => ({ close() {} }),
     ifNameToIndex: name => facts.names.indexOf(name) + 1,
     clock,
     logger,
