@@ -22,8 +22,8 @@ import { Ticker } from './ticker.js'
 /** A dataplane that runs in this process, with what the agent needs beyond the common interface. */
 export interface AgentDataplane extends Dataplane {
   setDevices(devices: readonly Device[], addresses: readonly Address[]): void
-  /** About once a second. */
-  housekeep(): Promise<void>
+  /** About once a second. Returns the programs that somebody had detached and that are attached again. */
+  housekeep(): Promise<readonly string[]>
   counters(): KernelCounters
 }
 
@@ -219,7 +219,7 @@ export class Agent {
         }),
       )
     }
-    await this.#serial.run(() => this.#parts.dataplane.housekeep())
+    this.#metrics.restored(await this.#serial.run(() => this.#parts.dataplane.housekeep()))
   }
 
   #readCounters(): KernelCounters {

@@ -47,6 +47,7 @@ export class Metrics {
   readonly #changes: Readonly<Record<'Service' | 'EndpointSlice', { total: Counter; pending: Gauge }>>
   readonly #writes: Counter
   readonly #failures: Counter
+  readonly #restored: Counter
   readonly #probes: Readonly<Record<'healthz' | 'livez', Counter>>
 
   constructor(input: MetricsInput) {
@@ -99,6 +100,12 @@ export class Metrics {
       help: 'Applies that failed as a whole.',
       registers,
     })
+    this.#restored = new Counter({
+      name: 'waggle_programs_restored_total',
+      help: 'Programs that somebody else detached and that were attached again.',
+      labelNames: ['program'],
+      registers,
+    })
     addStateGauges(registers, input)
     addKernelMetrics(registers, input)
     addWatchGauges(registers, input)
@@ -126,6 +133,11 @@ export class Metrics {
 
   applyFailed(): void {
     this.#failures.inc()
+  }
+
+  /** `programs`: names as `waggle show programs` has them. */
+  restored(programs: readonly string[]): void {
+    for (const program of programs) this.#restored.inc({ program })
   }
 
   probed(path: 'healthz' | 'livez', code: number): void {

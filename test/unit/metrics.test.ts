@@ -109,6 +109,14 @@ test('changes are counted, pend, and are done with the next apply', async () => 
   expect(await sample('waggle_writes_total')).toBe(5)
 })
 
+test('programs that were put back, by name', async () => {
+  metrics.restored(['sock_connect4', 'waggle_ingress'])
+  metrics.restored(['waggle_ingress'])
+  metrics.restored([])
+  expect(await sample('waggle_programs_restored_total{program="sock_connect4"}')).toBe(1)
+  expect(await sample('waggle_programs_restored_total{program="waggle_ingress"}')).toBe(2)
+})
+
 test('probes by code', async () => {
   metrics.probed('healthz', 200)
   metrics.probed('healthz', 503)

@@ -33,8 +33,9 @@ class RecordingDataplane implements AgentDataplane {
   setDevices(devices: readonly Device[]): void {
     this.devices = devices
   }
-  async housekeep(): Promise<void> {
+  async housekeep(): Promise<string[]> {
     this.housekept++
+    return this.housekept === 3 ? ['waggle_ingress'] : []
   }
   counters(): KernelCounters {
     return { outcomes: [], maps: [], flowCounts: { evicted: 0, sourcePortFlows: 0, sourcePortTries: 0 } }
@@ -217,10 +218,12 @@ test('the metrics server names the dataplane and answers a ping', async () => {
   expect(await status('/healthz', METRICS)).toBe(200)
 })
 
-test('housekeeping once a second; a lost lock ends the agent', async () => {
+test('housekeeping once a second, what it put back is counted; a lost lock ends the agent', async () => {
   await agent.start()
   await clock.advanceAsync(5000)
   expect(dataplane.housekept).toBe(5)
+  const metrics = await (await get('/metrics', METRICS)).text()
+  expect(metrics).toContain('waggle_programs_restored_total{program="waggle_ingress"} 1')
   lockIsHeld = false
   await clock.advanceAsync(1000)
   await expect(agent.failed).resolves.toMatchObject({ code: 'LOCK_LOST' })

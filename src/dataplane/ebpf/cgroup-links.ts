@@ -64,9 +64,9 @@ export class CgroupLinks {
     return this.#pins.exists('links', hook.program)
   }
 
-  /** Attaches again what somebody took off; returns how many. */
-  repair(hooks: readonly SockHook[]): number {
-    let repaired = 0
+  /** Attaches again what somebody took off; returns the programs' names. */
+  repair(hooks: readonly SockHook[]): string[] {
+    const restored: string[] = []
     for (const hook of hooks) {
       const attached = this.#native.queryCgroup(this.#cgroup, hook.attachType)
       if (attached.includes(this.#program(hook).info.id)) continue
@@ -74,12 +74,12 @@ export class CgroupLinks {
       this.#pins.remove('links', hook.program)
       try {
         this.attach(hook)
-        repaired++
+        restored.push(hook.program)
       } catch (error) {
         this.#logger.error('cannot attach a program', { program: hook.program, error: messageOf(error) })
       }
     }
-    return repaired
+    return restored
   }
 
   #program(hook: SockHook): BpfProgram {

@@ -50,6 +50,8 @@ export class DeviceLinks {
   readonly #xdp: XdpLinks
   readonly #devices = new Map<number, Device>()
   readonly #written = new Map<number, Written>()
+  /** Names of links that could not be restored. */
+  readonly #failing = new Set<string>()
   #clsact: boolean
 
   /** `clsact` true leaves tcx alone even where the kernel has it. */
@@ -96,41 +98,48 @@ export class DeviceLinks {
     }
   }
 
-  /** Attaches again what somebody took off; returns how many programs. */
-  repair(): number {
-    let repaired = 0
-    for (const each of this.#devices.values()) {
-      for (const direction of DIRECTIONS) {
-        try {
-          if (this.#isAttached(each, direction)) continue
-          this.#logger.warn('program was detached by somebody else, attaching it again', {
-            program: programName(each, direction),
-            device: each.name,
-          })
-          this.#pins.remove('links', linkName(direction, each.ifindex))
-          this.#attach(each, direction)
-          repaired++
-        } catch (error) {
-          // The device watcher will say when it is gone.
-          this.#logger.debug('cannot check a device', { device: each.name, error: messageOf(error) })
-        }
+  /** Attaches again what somebody took off; returns the programs' names, one each time. */
+  repair(): string[] {
+    return [...this.#devices.values()].flatMap(device => [
+      ...DIRECTIONS.filter(direction => this.#restore(device, direction)).map(direction => programName(device, direction)),
+      ...this.#repairXdp(device),
+    ])
+  }
+
+  /** Whether the program was lost and is back. A failure that repeats is logged once. */
+  #restore(device: Device, direction: Direction): boolean {
+    const place = linkName(direction, device.ifindex)
+    const fields = { program: programName(device, direction), device: device.name }
+    try {
+      if (this.#isAttached(device, direction)) return false
+      if (!this.#failing.has(place)) {
+        this.#logger.warn('program was detached by somebody else, attaching it again', fields)
       }
-      repaired += this.#repairXdp(each)
+      this.#pins.remove('links', place)
+      this.#attach(device, direction)
+      this.#failing.delete(place)
+      return true
+    } catch (error) {
+      // Where the device is gone the host watch will say so.
+      if (codeOf(error) !== 'ENODEV' && !this.#failing.has(place)) {
+        this.#logger.error('cannot attach a program', { ...fields, error: messageOf(error) })
+      }
+      this.#failing.add(place)
+      return false
     }
-    return repaired
   }
 
   /** A veth's peer, a VLAN device or another program may come or go, too, so all of it is asked again. */
-  #repairXdp(device: Device): number {
-    if (!this.#xdp.wanted) return 0
+  #repairXdp(device: Device): string[] {
+    if (!this.#xdp.wanted) return []
     try {
       const lost = this.#xdp.isLost(device.ifindex)
       if (lost) this.#logger.warn('XDP was detached by somebody else', { device: device.name })
       this.#write(device, this.#xdp.serve(device))
-      return lost ? 1 : 0
+      return lost ? ['waggle_xdp'] : []
     } catch (error) {
       this.#logger.debug('cannot check XDP of a device', { device: device.name, error: messageOf(error) })
-      return 0
+      return []
     }
   }
 
@@ -198,6 +207,7 @@ export class DeviceLinks {
     this.#xdp.drop(ifindex)
     for (const direction of DIRECTIONS) {
       const name = linkName(direction, ifindex)
+      this.#failing.delete(name)
       const link = openLink(this.#native, this.#pins, name)
       if (link) {
         detachIfAlive(link)

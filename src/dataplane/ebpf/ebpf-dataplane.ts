@@ -4,7 +4,7 @@ import type { Clock } from '../../base/clock.js'
 import { messageOf } from '../../base/errors.js'
 import type { Logger } from '../../base/log.js'
 import type { BpfProgram, Native } from '../../ebpf/native.js'
-import { SOCK_HOOKS } from '../../ebpf/sock-hooks.js'
+import { SOCK_EGRESS_HOOK, SOCK_HOOKS } from '../../ebpf/sock-hooks.js'
 import type { Address } from '../../model/address.js'
 import type { DesiredState } from '../../model/desired.js'
 import type { ApplyReport, Dataplane, Missing } from '../dataplane.js'
@@ -154,17 +154,22 @@ export class EbpfDataplane implements Dataplane {
     applier.setOwnAddresses(new Set(addresses))
   }
 
-  /** What must be looked at now and then, about once a second: own links, dead sockets, old flows. */
-  async housekeep(): Promise<void> {
+  /**
+   * What must be looked at now and then, about once a second: own links, dead sockets, old
+   * flows. Returns the programs that somebody had detached and that are attached again.
+   */
+  async housekeep(): Promise<readonly string[]> {
     const running = this.#state()
-    running.cgroup.repair(SOCK_HOOKS)
-    running.devices.repair()
+    const { cgroup, devices } = running
     running.stale.check()
+    const hooks = cgroup.isPinned(SOCK_EGRESS_HOOK) ? [...SOCK_HOOKS, SOCK_EGRESS_HOOK] : SOCK_HOOKS
+    const restored = [...cgroup.repair(hooks), ...devices.repair()]
     const now = this.#options.clock.monotonic()
     const share = Math.min(1, (now - running.sweptAt) / (SWEEP_SECONDS * 1000))
     running.sweptAt = now
     const sweep = running.programs.get('flow_sweep')
     if (sweep) sweepFlows(sweep, running.maps.handles.flowSlots.info.maxEntries, share)
+    return restored
   }
 
   /** What the kernel holds now. */
