@@ -101,7 +101,9 @@ export class DeviceLinks {
   /** Attaches again what somebody took off; returns the programs' names, one each time. */
   repair(): string[] {
     return [...this.#devices.values()].flatMap(device => [
-      ...DIRECTIONS.filter(direction => this.#restore(device, direction)).map(direction => programName(device, direction)),
+      ...DIRECTIONS.filter(direction => this.#restore(device, direction)).map(direction =>
+        programName(device, direction),
+      ),
       ...this.#repairXdp(device),
     ])
   }
