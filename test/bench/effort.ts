@@ -26,7 +26,7 @@ export const FULL: Effort = {
   rounds: 15,
   steps: 1_000,
   sizes: [10, 1_000, 10_000, 50_000],
-  loadSeconds: 60,
+  loadSeconds: 90,
   datagrams: 5_000,
   runs: 20_000,
   flows: 65_536,
