@@ -22,9 +22,11 @@ struct fragment {
 	__u64 seen_ns; /* CLOCK_MONOTONIC when that came */
 	__be16 sport;
 	__be16 dport;
-	__u16 size;  /* bytes of payload in it: later ones begin behind them */
-	__u8 proto;  /* IPPROTO_* */
-	__u8 ignore; /* 1 = no Service's: its later fragments are left alone */
+	__u16 size;    /* bytes of payload in it: later ones begin behind them */
+	__u8 proto;    /* IPPROTO_* */
+	__u8 ignore;   /* 1 = no Service's: its later fragments are left alone */
+	__u32 backend; /* index into backends: where it went, or came from */
+	__u32 zero;
 };
 
 /* Ethernet with an MTU of 1,500, and some room. */
@@ -39,7 +41,7 @@ struct held_fragment {
 };
 
 _Static_assert(sizeof(struct fragment_key) == 40, "fragment_key is 40 bytes");
-_Static_assert(sizeof(struct fragment) == 16, "fragment is 16 bytes");
+_Static_assert(sizeof(struct fragment) == 24, "fragment is 24 bytes");
 _Static_assert(sizeof(struct held_fragment) == 1616, "held_fragment is 1616 bytes");
 
 #endif

@@ -98,6 +98,7 @@ static __always_inline void flow_use(struct packet *p, const struct flow *half)
 	p->to = half->to;
 	p->flow_flags = half->flags;
 	p->flow_direction = half->direction;
+	p->backend = half->backend;
 }
 
 /* Do packets of this flow go through the stack? All others are redirected. */
@@ -137,7 +138,8 @@ static __always_inline int flow_find_of_error(struct packet *p, const struct tup
 
 /*
  * out   0 with p->to, flow_flags and flow_direction set; FLOW_NONE;
- *       OUTCOME_NOT_SERVICE: a flow's, but not to be changed on this side
+ *       OUTCOME_NOT_SERVICE: a flow's, but not to be changed on this side;
+ *       -OUTCOME_FRAGMENT: the rest of a datagram whose first part went to another backend
  */
 static __always_inline int flow_find(struct packet *p, enum flow_side side)
 {
@@ -147,6 +149,8 @@ static __always_inline int flow_find(struct packet *p, enum flow_side side)
 		return FLOW_NONE;
 	if (side != flow_side(half))
 		return OUTCOME_NOT_SERVICE;
+	if (packet_is_later_fragment(p) && half->backend != p->backend)
+		return -OUTCOME_FRAGMENT;
 	if ((half->direction == FLOW_FORWARD && flow_has_ended(p, half)) || !flow_tell(p, half)) {
 		flow_store_end(&p->tuple, half);
 		return FLOW_NONE;
@@ -174,6 +178,7 @@ static __noinline int flow_add(struct packet *p, const struct flow_new *new)
 
 	if (!ret) {
 		p->flow_flags = new->flags;
+		p->backend = new->backend;
 		p->flow_direction = FLOW_FORWARD;
 		return OUTCOME_CONTINUE;
 	}

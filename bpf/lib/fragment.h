@@ -50,6 +50,7 @@ static __always_inline int fragment_join(struct packet *p, const struct fragment
 	p->tuple.sport = first->sport;
 	p->tuple.dport = first->dport;
 	p->tuple.proto = first->proto;
+	p->backend = first->backend;
 	/* It would replace what the first one was judged by (RFC 1858 4). */
 	if ((p->fragment & FRAGMENT_OFFSET) * 8 < first->size)
 		p->defect = OUTCOME_BAD_FRAGMENT;
@@ -69,6 +70,7 @@ static __always_inline void fragment_remember(const struct packet *p, bool ignor
 		.size = p->payload,
 		.proto = p->tuple.proto,
 		.ignore = ignore,
+		.backend = p->backend,
 	};
 	struct fragment_key key;
 

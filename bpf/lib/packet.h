@@ -43,6 +43,7 @@ struct packet {
 	__u32 l2;  /* offset of the IP header: ETH_HLEN, 0 on a device without Ethernet headers */
 	__u32 l4;  /* offset of the TCP, UDP or ICMP header; 0 in a later fragment */
 	__u32 end; /* offset behind the IP packet; padding may follow */
+	__u32 backend;	    /* index: the flow's; of a later fragment before that its first one's */
 	__be32 fragment_id; /* of a fragment: IPv4 identification, or that of the IPv6 fragment
 			       header */
 	__u16 fragment;	    /* FRAGMENT_*, host order, for both families */

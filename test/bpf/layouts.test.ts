@@ -88,7 +88,15 @@ const SAMPLES: readonly Sample[] = [
   sample(layouts.flowHand, { next: 1n << 40n, swept: 3n, crowded: 1n }),
   sample(layouts.flowStats, { evicted: 1n, snatFlows: 2n << 40n, snatTries: 3n }),
   sample(layouts.fragmentKey, { src: address(9), dst: address(90), id: 0x01020304, proto: 17, slot: 3 }, 'zero'),
-  sample(layouts.fragment, { seenNs: 1n << 50n, sport: 40000, dport: 53, size: 1480, proto: 17, ignore: 1 }),
+  sample(layouts.fragment, {
+    seenNs: 1n << 50n,
+    sport: 40000,
+    dport: 53,
+    size: 1480,
+    proto: 17,
+    ignore: 1,
+    backend: 77,
+  }),
   sample(
     layouts.heldFragment,
     { seenNs: 1n << 50n, size: 1514, frame: Array.from({ length: 1600 }, (_, i) => i & 255) },

@@ -138,6 +138,25 @@ describe.skipIf(lacking)('fragments', () => {
       expect(node.ingress(later)).toMatchObject({ outcome: 'fragment', verdict: 'drop' })
     })
 
+    test('row 13: the rest of a datagram does not follow its flow to another backend', () => {
+      const service = node.services.add({
+        proto: 'UDP',
+        frontends: [{ at: vip }],
+        backends: [`${at.here}:5353`, `${at.here}:5454`].map(backend => ({ at: backend, local: true })),
+      })
+      const [first, later] = split(datagram, SIZE, 0x4545)
+      if (!first || !later) throw new Error('no fragments')
+      const before = decode(node.ingress(udp(client, vip)).frame).to
+      expect(node.ingress(first).outcome).toBe('delivered')
+      node.services.removeBackend(service, service.backends[before.endsWith('5353') ? 0 : 1] ?? 0)
+      expect(decode(node.ingress(udp(client, vip)).frame).to).not.toBe(before)
+      expect(node.ingress(later)).toMatchObject({ outcome: 'fragment', verdict: 'drop' })
+      // Of a datagram that it got whole it also gets the rest.
+      const [firstAgain, laterAgain] = split(datagram, SIZE, 0x4646)
+      expect(node.ingress(firstAgain ?? datagram).outcome).toBe('delivered')
+      expect(node.ingress(laterAgain ?? datagram).outcome).toBe('delivered')
+    })
+
     test('row 14: a first fragment without its whole TCP header is dropped for a frontend, else left alone', () => {
       node.services.add({ proto: 'TCP', frontends: [{ at: vip }], backends: [{ at: `${at.here}:80`, local: true }] })
       const cut = (to: string) => {

@@ -216,6 +216,16 @@ describe('fragments', () => {
     expect(node.send(udp(CLIENT, VIP, first)).outcome).toBe('delivered')
   })
 
+  test('the rest of a datagram does not follow its flow to another backend', () => {
+    const node = new MemoryNode()
+    node.apply(dns)
+    node.send(udp(CLIENT, VIP, first))
+    node.apply({ ...dns, backends: ['10.0.1.6:8080 here'] })
+    expect(node.where(unread(VIP))).toMatchObject([{ outcome: 'fragment', verdict: 'drop' }])
+    expect(node.send(udp(CLIENT, VIP)).outcome).toBe('delivered')
+    expect(node.where(unread(VIP))).toMatchObject([{ outcome: 'fragment', verdict: 'drop' }])
+  })
+
   test('to nobody known they are left alone', () => {
     const node = new MemoryNode()
     node.apply(dns)

@@ -1,4 +1,5 @@
 import type { Packet, Tuple } from './packet.js'
+import type { MemoryBackend } from './services.js'
 
 /** What the first fragment of a datagram said. */
 export interface FirstFragment {
@@ -7,8 +8,8 @@ export interface FirstFragment {
   readonly proto: number
   /** Bytes of data in it: later ones begin behind them. */
   readonly size: number
-  /** No Service's: later ones are left alone. */
-  readonly ignore: boolean
+  /** Where its flow leads; unset = it is no Service's, and later ones are left alone. */
+  readonly backend: MemoryBackend | undefined
   readonly seen: number
 }
 
@@ -28,10 +29,10 @@ export class MemoryFragments {
   readonly #first = new Map<string, FirstFragment>()
   readonly #held = new Map<string, (Held | undefined)[]>()
 
-  remember(packet: Packet, ignore: boolean, now: number): void {
+  remember(packet: Packet, backend: MemoryBackend | undefined, now: number): void {
     const { sport, dport, proto } = packet.tuple
     const size = packet.fragment?.size ?? 0
-    this.#first.set(keyOf(packet), { sport, dport, proto, size, ignore, seen: now })
+    this.#first.set(keyOf(packet), { sport, dport, proto, size, backend, seen: now })
   }
 
   find(packet: Packet, now: number): FirstFragment | undefined {

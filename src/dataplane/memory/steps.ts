@@ -5,7 +5,7 @@ import { deviceAddress } from './node.js'
 import { open } from './open.js'
 import type { Packet } from './packet.js'
 import type { Sighting, State, Step } from './state.js'
-import { ofFlow } from './translate.js'
+import { ofFlow, sideOf } from './translate.js'
 
 /** What may happen to a packet as it arrives: the order of questions. */
 export function atIngress(state: State, sighting: Sighting): readonly Answer[] {
@@ -34,12 +34,14 @@ function atItsFlow(state: State, sighting: Sighting): readonly Answer[] {
   if (packet.defect) return judge(state, sighting, packet.defect)
   if (packet.left) return [pass(packet.left)]
   if (packet.icmp) return icmp(state, sighting)
-  const none = (gone?: Parameters<typeof open>[2]): readonly Step[] => {
-    if (side === 'egress') return [pass('not_service')]
-    return isLaterFragment(packet) ? [drop('fragment')] : open(state, sighting, gone)
-  }
-  const steps = ofFlow(state, sighting, none)
+  const isNew = side === 'ingress' && !isLaterFragment(packet)
+  const steps = ofFlow(state, sighting, gone => (isNew ? open(state, sighting, gone) : withoutFlow(sighting)))
   return packet.fragment?.offset === 0 ? settle(state, sighting, steps) : steps
+}
+
+/** Of no flow, and nothing that opens one. */
+function withoutFlow({ side }: Sighting): readonly Step[] {
+  return [side === 'egress' ? pass('not_service') : drop('fragment')]
 }
 
 /** Something is wrong with it: it is dropped if it is a Service's. */
@@ -60,11 +62,17 @@ function judge(state: State, { packet, now }: Sighting, defect: OutcomeName): re
 /** A later fragment is a packet of the flow of its first one. */
 function withFirst(state: State, sighting: Sighting, first: FirstFragment): readonly Answer[] {
   const { packet } = sighting
-  if (first.ignore) return [pass('fragment')]
+  if (first.backend === undefined) return [pass('fragment')]
   // It would replace what the first one was judged by (RFC 1858 4).
   const overlaps = (packet.fragment?.offset ?? 0) < first.size
   const defect = overlaps ? ('bad_fragment' as const) : packet.defect
-  return atItsFlow(state, { ...sighting, packet: { ...packet, tuple: joined(packet.tuple, first), defect } })
+  const joint = { ...sighting, packet: { ...packet, tuple: joined(packet.tuple, first), defect } }
+  if (defect) return judge(state, joint, defect)
+  const half = state.flows.find(joint.packet.tuple)
+  // Two backends never get parts of one datagram.
+  const another = half && half.flow.backend !== first.backend && sideOf(half) === sighting.side
+  if (!another) return atItsFlow(state, joint)
+  return [drop('fragment'), ...(state.flows.mayBeGone(half.flow, sighting.now) ? withoutFlow(joint) : [])]
 }
 
 /** A later fragment of which nothing is known yet: a copy waits, if it may be a Service's. */
@@ -89,11 +97,22 @@ function settle(state: State, sighting: Sighting, steps: readonly Step[]): reado
   const waiting = side === 'ingress' ? state.fragments.waiting(packet, now) : undefined
   return steps.map(step => {
     if (step.served && waiting) return release(state, packet, [frame, ...waiting])
-    if (step.served) return after(() => state.fragments.remember(packet, false, now), step)
+    if (step.served) return thenRemember(state, sighting, step)
     // Spares the host's own fragments being held.
     if (side === 'egress' || step.verdict !== 'next' || !isAddressOf(state, packet, device)) return step
-    return after(() => state.fragments.remember(packet, true, now), step)
+    return after(() => state.fragments.remember(packet, undefined, now), step)
   })
+}
+
+/** Notes where the flow leads that it is of by then. */
+function thenRemember({ fragments, flows }: State, { packet, now }: Sighting, step: Step): Answer {
+  return {
+    ...step,
+    take(seen) {
+      step.take?.(seen)
+      fragments.remember(packet, flows.find(packet.tuple)?.flow.backend, now)
+    },
+  }
 }
 
 /** All that is known of its flow by now is seen when it comes again. */

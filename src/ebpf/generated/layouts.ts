@@ -947,12 +947,13 @@ export interface Fragment {
   readonly size: number
   readonly proto: number
   readonly ignore: number
+  readonly backend: number
 }
 
-/** struct fragment, 16 bytes */
+/** struct fragment, 24 bytes */
 export const fragment = {
   name: 'fragment',
-  size: 16,
+  size: 24,
   offsets: {
     seenNs: 0,
     sport: 8,
@@ -960,6 +961,7 @@ export const fragment = {
     size: 12,
     proto: 14,
     ignore: 15,
+    backend: 16,
   },
   encode(view: DataView, at: number, value: Fragment): void {
     view.setBigUint64(at, uint64(value.seenNs, 'fragment.seen_ns'), true)
@@ -968,6 +970,8 @@ export const fragment = {
     view.setUint16(at + 12, uint(value.size, 0xffff, 'fragment.size'), true)
     view.setUint8(at + 14, uint(value.proto, 0xff, 'fragment.proto'))
     view.setUint8(at + 15, uint(value.ignore, 0xff, 'fragment.ignore'))
+    view.setUint32(at + 16, uint(value.backend, 0xffffffff, 'fragment.backend'), true)
+    putZero(view, at + 20, 4)
   },
   decode(view: DataView, at: number): Fragment {
     return {
@@ -977,6 +981,7 @@ export const fragment = {
       size: view.getUint16(at + 12, true),
       proto: view.getUint8(at + 14),
       ignore: view.getUint8(at + 15),
+      backend: view.getUint32(at + 16, true),
     }
   },
 } as const satisfies Codec<Fragment> & { offsets: Readonly<Record<string, number>> }
