@@ -51,6 +51,13 @@ const ALL_PORTS = [
 /** What no caller can tell from a packet: where the kernel and the reference differ. */
 export class Difference extends Error {}
 
+/**
+ * What came of a packet has two explanations, a flow that was there or one that had made
+ * room and was opened again, of which only one leaves a first fragment behind that is
+ * remembered. What comes later would be compared with a guess.
+ */
+export class Undecided extends Error {}
+
 export interface Seen {
   readonly frame: Uint8Array
   readonly side: Side
@@ -113,6 +120,10 @@ function* routes(): Generator<Route> {
   }
 }
 
+function isServed(answer: Answer): boolean {
+  return 'served' in answer && answer.served === true
+}
+
 export class DifferentialNode {
   readonly #node: TcNode
   readonly #maps: KernelMaps
@@ -126,6 +137,8 @@ export class DifferentialNode {
   #skipped = 0
   /** Packets that went through both. */
   packets = 0
+  /** Episodes that ended early: {@link Undecided}. */
+  undecided = 0
   /** How often each answer was right. */
   readonly outcomes = new Map<string, number>()
 
@@ -227,12 +240,20 @@ export class DifferentialNode {
     const seen = this.#node.bare(side === 'ingress' ? 'waggle_ingress' : 'waggle_egress', frame, device)
     this.packets++
     const hook = side === 'ingress' ? Hook.TC_INGRESS : Hook.TC_EGRESS
-    for (const answer of answers) {
-      if (answer.verdict !== seen.verdict) continue
+    const explains = (answer: Answer) => {
+      if (answer.verdict !== seen.verdict) return undefined
       const to = tupleThen(answer, reading, seen.frame)
-      if (!to || !isAsExpected(frame, reading, answer, seen.frame, to)) continue
-      if (!this.#hasCounted(hook, answer.outcome)) continue
+      return to && isAsExpected(frame, reading, answer, seen.frame, to) ? to : undefined
+    }
+    for (const answer of answers) {
+      const to = explains(answer)
+      if (!to || !this.#hasCounted(hook, answer.outcome)) continue
+      const others = answers.filter(each => each !== answer && each.outcome === answer.outcome && explains(each))
+      if (packet.fragment?.offset === 0 && others.some(each => isServed(each) !== isServed(answer))) {
+        throw new Undecided()
+      }
       answer.take?.(to)
+      if (others.length > 0) this.#memory.doubtAffinity(packet.tuple)
       this.outcomes.set(answer.outcome, (this.outcomes.get(answer.outcome) ?? 0) + 1)
       const result: Seen = { frame, side, device, reading, answer, out: seen.frame }
       checkInvariants(result)

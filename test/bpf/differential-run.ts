@@ -1,6 +1,6 @@
 import { formatEndpoint } from '../../src/model/address.js'
 import type { DesiredState } from '../../src/model/desired.js'
-import { Difference, type DifferentialNode, hex } from './differential-node.js'
+import { Difference, type DifferentialNode, hex, Undecided } from './differential-node.js'
 import { randomShot, type Shot, Talk } from './differential-packets.js'
 import { Random } from './differential-random.js'
 import { RandomState } from './differential-state.js'
@@ -82,6 +82,10 @@ function runEpisode(
     return undefined
   } catch (error) {
     if (error instanceof Difference) return error
+    if (error instanceof Undecided) {
+      node.undecided++
+      return undefined
+    }
     throw error
   } finally {
     const gone = state.empty()

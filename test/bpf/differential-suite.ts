@@ -26,7 +26,10 @@ export function differential(name: string, settings: Settings): void {
       runDifferential(node, SEED, PACKETS)
       const seconds = Number(process.hrtime.bigint() - start) / 1e9
       const outcomes = [...node.outcomes].sort().map(([outcome, count]) => `${outcome} ${count}`)
-      console.log(`${node.packets} packets, ${Math.round(node.packets / seconds)} a second: ${outcomes.join(', ')}`)
+      const speed = Math.round(node.packets / seconds)
+      console.log(
+        `${node.packets} packets, ${speed} a second, ${node.undecided} episodes cut short: ${outcomes.join(', ')}`,
+      )
       expect(node.packets).toBeGreaterThanOrEqual(PACKETS)
     }, 3_600_000)
   })

@@ -5,6 +5,7 @@ import type { Answer } from './answer.js'
 import { type FlowState, MemoryFlows, stateOf } from './flows.js'
 import { MemoryFragments } from './fragments.js'
 import type { NodeFacts } from './node.js'
+import type { Tuple } from './packet.js'
 import { MemoryServices } from './services.js'
 import type { Sighting, State } from './state.js'
 import { atEgress, atIngress } from './steps.js'
@@ -52,6 +53,14 @@ export class MemoryDataplane implements Dataplane {
   /** All that may happen to a packet, at least one thing; changes nothing until an answer is taken. */
   where(sighting: Sighting): readonly Answer[] {
     return sighting.side === 'ingress' ? atIngress(this.#state, sighting) : atEgress(this.#state, sighting)
+  }
+
+  /**
+   * An answer was taken that could not be told from another one, so it is not known which
+   * backend the client of this packet is bound to, if any: its next flow says so.
+   */
+  doubtAffinity({ src, dst, dport, proto }: Tuple): void {
+    this.#state.services.frontend(dst, dport, proto)?.service.affinities.delete(src)
   }
 
   /** Ends the flows that are due, as the agent does now and then. `now` in seconds. */
