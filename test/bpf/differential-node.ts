@@ -137,6 +137,8 @@ export class DifferentialNode {
   #skipped = 0
   /** Packets that went through both. */
   packets = 0
+  /** Where flows make room for others, it does not show what a client was bound to in between. */
+  readonly affinity: boolean
   /** Episodes that ended early: {@link Undecided}. */
   undecided = 0
   /** How often each answer was right. */
@@ -144,6 +146,7 @@ export class DifferentialNode {
 
   constructor(settings: Settings) {
     const { answerPing, crowded } = settings
+    this.affinity = !crowded
     this.#facts = factsOf(settings)
     this.#memory = new MemoryDataplane(this.#facts)
     this.#node = new TcNode({

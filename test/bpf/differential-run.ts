@@ -50,7 +50,7 @@ function runEpisode(
   log?: string[],
 ): Difference | undefined {
   const random = new Random(episode ^ 0x5eed)
-  const state = new RandomState(random)
+  const state = new RandomState(random, node.affinity)
   try {
     node.forget()
     const filled = state.fill(random)

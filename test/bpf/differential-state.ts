@@ -57,8 +57,11 @@ export const FIRST_NODE_PORT = 30000
 export class RandomState {
   readonly #store = new Store()
   readonly #planner: Planner
+  readonly #affinity: boolean
 
-  constructor(random: Random) {
+  /** `affinity` false: no Service has session affinity. */
+  constructor(random: Random, affinity: boolean) {
+    this.#affinity = affinity
     this.#planner = new Planner({
       nodeName: HERE,
       nodePortAddresses: random.pick(NODE_PORT_ADDRESSES),
@@ -103,8 +106,14 @@ export class RandomState {
   }
 
   #update(events: readonly SourceEvent[]): ReadonlySet<string> {
-    return this.#planner.update(this.#store, this.#store.apply(events)).changed
+    const wanted = this.#affinity ? events : events.map(withoutAffinity)
+    return this.#planner.update(this.#store, this.#store.apply(wanted)).changed
   }
+}
+
+function withoutAffinity(event: SourceEvent): SourceEvent {
+  if (event.type !== 'upsert' || event.object.kind !== 'Service') return event
+  return { ...event, object: { ...event.object, affinitySeconds: 0 } }
 }
 
 function nodeObject(random: Random): NodeObject {
