@@ -17,6 +17,7 @@
 #include "map.h"
 #include "netlink_watch.h"
 #include "netns.h"
+#include "network.h"
 #include "object.h"
 #include "program.h"
 #include "ring_buffer.h"
@@ -60,6 +61,7 @@ Napi::Object Init(Napi::Env env, Napi::Object exports) {
       {"queryDevice", QueryDevice},
       {"openRingBuffer", OpenRingBuffer},
       {"openNetlinkWatch", OpenNetlinkWatch},
+      {"readNetwork", ReadNetwork},
       {"readBtf", ReadBtf},
       {"inNetns", InNetns},
       {"netnsInode", NetnsInode},

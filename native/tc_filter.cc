@@ -16,6 +16,7 @@
 
 #include "errors.h"
 #include "fd.h"
+#include "netlink.h"
 
 namespace waggle {
 namespace {
@@ -47,27 +48,12 @@ Request AskFor(const FilterPlace& place) {
   return request;
 }
 
-const rtattr* FindAttribute(const rtattr* attribute, int length, uint16_t type) {
-  for (; RTA_OK(attribute, length); attribute = RTA_NEXT(attribute, length))
-    if ((attribute->rta_type & NLA_TYPE_MASK) == type) return attribute;
-  return nullptr;
-}
-
 Filter Parse(const nlmsghdr* header) {
   Filter filter;
-  auto* message = static_cast<const tcmsg*>(NLMSG_DATA(header));
-  auto* first = reinterpret_cast<const rtattr*>(reinterpret_cast<const char*>(message) + NLMSG_ALIGN(sizeof(*message)));
-  const rtattr* options = FindAttribute(first, static_cast<int>(NLMSG_PAYLOAD(header, sizeof(*message))), TCA_OPTIONS);
-  if (!options) return filter;
-  auto* inner = static_cast<const rtattr*>(RTA_DATA(options));
-  int length = static_cast<int>(RTA_PAYLOAD(options));
-  const rtattr* id = FindAttribute(inner, length, TCA_BPF_ID);
-  if (id && RTA_PAYLOAD(id) >= sizeof(uint32_t)) memcpy(&filter.program_id, RTA_DATA(id), sizeof(uint32_t));
-  if (const rtattr* name = FindAttribute(inner, length, TCA_BPF_NAME)) {
-    auto* text = static_cast<const char*>(RTA_DATA(name));
-    filter.program_name.assign(text, strnlen(text, RTA_PAYLOAD(name)));
-    filter.program_name.resize(std::min(filter.program_name.size(), filter.program_name.find(":[")));
-  }
+  Attributes options = Attributes::Behind<tcmsg>(header).Within(TCA_OPTIONS);
+  filter.program_id = options.Number(TCA_BPF_ID).value_or(0);
+  filter.program_name = options.Text(TCA_BPF_NAME);
+  filter.program_name.resize(std::min(filter.program_name.size(), filter.program_name.find(":[")));
   return filter;
 }
 

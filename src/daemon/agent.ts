@@ -4,9 +4,9 @@ import type { Config } from '../config/config.js'
 import type { Dataplane } from '../dataplane/dataplane.js'
 import type { Inspection } from '../dataplane/inspection.js'
 import { type HealthAnswer, type HealthInput, healthz, livez, readyz } from '../health/health.js'
-import { ownAddresses } from '../host/devices.js'
+import { type Device, ownAddresses } from '../host/devices.js'
 import type { NetworkFacts } from '../host/facts.js'
-import { type Device, type HostNetwork, HostWatch } from '../host/watch.js'
+import { type HostNetwork, HostWatch } from '../host/watch.js'
 import { Metrics, type WatchRow } from '../metrics/metrics.js'
 import type { Address } from '../model/address.js'
 import type { ProblemEvent, Source, SourceEvent, WatchedKind } from '../model/objects.js'
@@ -37,7 +37,6 @@ export interface AgentParts {
   readonly readFacts: () => NetworkFacts
   /** Calls back when devices, addresses or default routes may have changed; see {@link HostWatch}. */
   readonly listenToNetwork: (onChange: () => void) => { close(): void }
-  readonly ifNameToIndex: (name: string) => number
   readonly clock: Clock
   readonly logger: Logger
   readonly random: () => number
@@ -105,7 +104,6 @@ export class Agent {
     this.#host = new HostWatch({
       readFacts: parts.readFacts,
       listen: parts.listenToNetwork,
-      ifNameToIndex: parts.ifNameToIndex,
       patterns: config.devices,
       onChange: network => this.#setNetwork(network),
       clock,

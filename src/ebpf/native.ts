@@ -180,6 +180,20 @@ export interface DeviceFacts {
   readonly xdpFeatures?: number
 }
 
+/** A device in a reading of a network namespace. */
+export interface NetworkDevice {
+  readonly name: string
+  readonly ifindex: number
+  /** ARPHRD_* of linux/if_arp.h: what its packets begin with. */
+  readonly type: number
+  /** Up, and with carrier. */
+  readonly running: boolean
+  /** As inet_ntop writes them, IPv4 first, each family in the kernel's order. */
+  readonly addresses: readonly string[]
+  /** A unicast default route of the main table leaves by it, in either family. */
+  readonly defaultRoute: boolean
+}
+
 export interface Native {
   /** Versions and limits of what is linked in. */
   readonly libbpfVersion: string
@@ -236,6 +250,11 @@ export interface Native {
   queryDevice(ifindex: number): DeviceFacts | undefined
   /** Calls `onRecords` on the event loop with one Buffer per wake-up: u32 length (LE) + record, repeated. */
   openRingBuffer(map: BpfMap, onRecords: (records: Uint8Array) => void): Watch
+  /**
+   * All devices of the caller's network namespace, by index. Beside changes the reading may
+   * be of two moments; openNetlinkWatch() tells of those.
+   */
+  readNetwork(): NetworkDevice[]
   /**
    * Calls `onChange` on the event loop, once a wake-up, when rtnetlink has told of a device,
    * an address or a default route (of any table, either family) in the network namespace of

@@ -1,42 +1,35 @@
-import { readFileSync } from 'node:fs'
-import { networkInterfaces } from 'node:os'
+import type { Native } from '../ebpf/native.js'
 import { type Address, parseAddress } from '../model/address.js'
-import { defaultRouteDevices, deviceNames } from './proc-net.js'
+import { isWithoutEthernet } from './link-type.js'
 
-/** What this network namespace looks like now. */
-export interface NetworkFacts {
-  /** Names of all devices, also those without carrier or address. */
-  readonly names: readonly string[]
-  /** Addresses of devices that are up and have carrier, in the kernel's order. */
-  readonly addresses: ReadonlyMap<string, readonly Address[]>
-  /** Devices of a default route of either family. */
-  readonly defaultRoutes: ReadonlySet<string>
+/** A device of this network namespace, as it is now. */
+export interface HostDevice {
+  readonly name: string
+  readonly ifindex: number
+  /** Its packets begin with the IP header, not with Ethernet's. */
+  readonly l3: boolean
+  /** Those that have a meaning beyond the link, in the kernel's order; none while it is down or has no carrier. */
+  readonly addresses: readonly Address[]
+  /** A default route of either family leaves by it. */
+  readonly defaultRoute: boolean
 }
 
-/**
- * Reads the facts of the network namespace that the process is in. /proc/self/net
- * follows it; /sys/class/net would show the namespace that mounted sysfs.
- */
-export function readNetworkFacts(): NetworkFacts {
-  const addresses = new Map<string, readonly Address[]>()
-  for (const [name, entries] of Object.entries(networkInterfaces())) {
-    addresses.set(
-      name,
-      (entries ?? []).flatMap(entry => parseAddress(entry.address) ?? []),
-    )
-  }
-  return {
-    names: deviceNames(readFileSync('/proc/self/net/dev', 'latin1')),
-    addresses,
-    defaultRoutes: defaultRouteDevices(readOptional('/proc/self/net/route'), readOptional('/proc/self/net/ipv6_route')),
-  }
+/** What this network namespace looks like now: all its devices. */
+export type NetworkFacts = readonly HostDevice[]
+
+/** Reads the facts of the network namespace that the thread is in. */
+export function readNetworkFacts(native: Pick<Native, 'readNetwork'>): NetworkFacts {
+  return native.readNetwork().map(({ name, ifindex, type, running, addresses, defaultRoute }) => ({
+    name,
+    ifindex,
+    l3: isWithoutEthernet(type),
+    // Every device has a link-local one: not parsed, on a machine with thousands.
+    addresses: running ? addresses.filter(text => !isLinkLocal(text)).flatMap(text => parseAddress(text) ?? []) : [],
+    defaultRoute,
+  }))
 }
 
-/** A file that a kernel without that family does not have. */
-function readOptional(path: string): string {
-  try {
-    return readFileSync(path, 'latin1')
-  } catch {
-    return ''
-  }
+/** 169.254.0.0/16 and fe80::/10, in lower case: meaningful on one link only. */
+function isLinkLocal(address: string): boolean {
+  return address.startsWith('169.254.') || /^fe[89ab][0-9a-f]:/.test(address)
 }

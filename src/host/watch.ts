@@ -1,16 +1,8 @@
 import type { Cancel, Clock } from '../base/clock.js'
 import type { Logger } from '../base/log.js'
 import type { Address } from '../model/address.js'
-import { chooseUplinks, ownAddresses, type Uplink } from './devices.js'
+import { chooseDevices, type Device, ownAddresses } from './devices.js'
 import type { NetworkFacts } from './facts.js'
-import { isWithoutEthernet } from './link-type.js'
-
-/** An uplink as the kernel numbers it now. */
-export interface Device extends Uplink {
-  readonly ifindex: number
-  /** Its packets begin with the IP header, not with Ethernet's. Default false. */
-  readonly l3?: boolean
-}
 
 /** What the rest of the daemon needs to know of this machine's network. */
 export interface HostNetwork {
@@ -23,8 +15,6 @@ export interface HostWatchOptions {
   readonly readFacts: () => NetworkFacts
   /** Calls back when something may have changed, until closed; throws when the kernel refuses. */
   readonly listen: (onChange: () => void) => { close(): void }
-  /** 0 when there is no such device. */
-  readonly ifNameToIndex: (name: string) => number
   readonly patterns: readonly string[]
   readonly onChange: (network: HostNetwork) => void
   readonly clock: Clock
@@ -46,7 +36,7 @@ const DEAF_MS = 1000
 export class HostWatch {
   readonly #options: HostWatchOptions
   #internalIPs: readonly Address[] = []
-  #uplinks: readonly Uplink[] = []
+  #devices: readonly Device[] = []
   #seen = ''
   #failing = false
   #running = false
@@ -126,16 +116,12 @@ export class HostWatch {
 
   /** Undefined after a failure, which is logged once. */
   #read(): HostNetwork | undefined {
-    const { readFacts, ifNameToIndex, patterns, logger } = this.#options
+    const { readFacts, patterns, logger } = this.#options
     try {
       const facts = readFacts()
-      this.#uplinks = chooseUplinks(facts, patterns, this.#internalIPs, this.#uplinks)
-      const devices = this.#uplinks
-        .map(uplink => ({ ...uplink, ifindex: ifNameToIndex(uplink.name) }))
-        .filter(device => device.ifindex !== 0)
-        .map(device => (isWithoutEthernet(device.name, device.ifindex) ? { ...device, l3: true } : device))
+      this.#devices = chooseDevices(facts, patterns, this.#internalIPs, this.#devices)
       this.#failing = false
-      return { devices, addresses: ownAddresses(facts) }
+      return { devices: this.#devices, addresses: ownAddresses(facts) }
     } catch (error) {
       if (!this.#failing) logger.error('cannot read devices and addresses', { error })
       this.#failing = true

@@ -1,47 +1,25 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { silentLogger } from '../../src/base/log.js'
-import { chooseUplinks, isLinkLocal, ownAddresses } from '../../src/host/devices.js'
-import type { NetworkFacts } from '../../src/host/facts.js'
-import { readNetworkFacts } from '../../src/host/facts.js'
-import { defaultRouteDevices, deviceNames, findCgroup2 } from '../../src/host/proc-net.js'
+import type { NetworkDevice } from '../../src/ebpf/native.js'
+import { chooseDevices, ownAddresses } from '../../src/host/devices.js'
+import { type NetworkFacts, readNetworkFacts } from '../../src/host/facts.js'
+import { findCgroup2 } from '../../src/host/proc-net.js'
 import { type HostNetwork, HostWatch } from '../../src/host/watch.js'
 import type { Address } from '../../src/model/address.js'
 import { FakeClock } from './sync-fake-clock.js'
 
-const ROUTE = `Iface	Destination	Gateway 	Flags	RefCnt	Use	Metric	Mask		MTU	Window	IRTT
-eth0	00000000	010200C0	0003	0	0	0	00000000	0	0	0
-eth1	00000000	010200C0	0200	0	0	0	00000000	0	0	0
-eth2	000200C0	00000000	0001	0	0	0	00FFFFFF	0	0	0
-`
-const zero = '0'.repeat(32)
-const ROUTE6 = `fd000000000000000000000000000000 40 ${zero} 00 ${zero} 00000100 00000001 00000000 00000001     eth3
-${zero} 00 ${zero} 00 fd000000000000000000000000000001 00000400 00000002 00000000 00000003     eth4
-${zero} 00 ${zero} 00 ${zero} ffffffff 00000001 00000000 00200200       lo
-${zero} 00 ${zero} 00 ${zero} ffffffff 00000001 00000000 00200201     eth5
-`
-
+/** Devices with their addresses; an index is the place in the list. */
 function facts(devices: Record<string, string[]>, defaultRoutes: string[] = []): NetworkFacts {
-  return {
-    names: Object.keys(devices),
-    addresses: new Map(Object.entries(devices) as [string, Address[]][]),
-    defaultRoutes: new Set(defaultRoutes),
-  }
+  return Object.entries(devices).map(([name, addresses], i) => ({
+    name,
+    ifindex: i + 1,
+    l3: name.startsWith('tun'),
+    addresses: addresses as Address[],
+    defaultRoute: defaultRoutes.includes(name),
+  }))
 }
 const ip = (text: string) => text as Address
-const names = (uplinks: readonly { name: string }[]) => uplinks.map(({ name }) => name)
-
-test('default routes of both families, without rejecting ones and those of other networks', () => {
-  expect([...defaultRouteDevices(ROUTE, ROUTE6)]).toEqual(['eth0', 'eth4'])
-  expect([...defaultRouteDevices('', '')]).toEqual([])
-})
-
-test('device names of /proc/net/dev', () => {
-  expect(deviceNames('Inter-|  Receive\n face |bytes\n    lo:    3193 29\nveth1:1 2: 3\n  a.b:  0\n')).toEqual([
-    'lo',
-    'veth1:1 2',
-    'a.b',
-  ])
-})
+const names = (devices: readonly { name: string }[]) => devices.map(({ name }) => name)
 
 test.each([
   [
@@ -57,7 +35,7 @@ test.each([
 
 test('auto takes devices with a default route or an InternalIP of the Node, never lo', () => {
   const machine = facts({ lo: ['10.0.0.9'], eth0: ['192.168.0.1'], eth1: ['10.0.0.1'], veth0: [] }, ['eth0', 'lo'])
-  expect(names(chooseUplinks(machine, ['auto'], [ip('10.0.0.1'), ip('10.0.0.9')], []))).toEqual(['eth0', 'eth1'])
+  expect(names(chooseDevices(machine, ['auto'], [ip('10.0.0.1'), ip('10.0.0.9')], []))).toEqual(['eth0', 'eth1'])
 })
 
 test.each([
@@ -71,44 +49,51 @@ test.each([
   [['absent'], []],
 ])('patterns %j', (patterns, want) => {
   const machine = facts({ lo: [], eth0: [], eth1: [], eth10: [], 'a.b': [], axb: [] }, ['eth1'])
-  expect(names(chooseUplinks(machine, patterns, [], []))).toEqual(want)
+  expect(names(chooseDevices(machine, patterns, [], []))).toEqual(want)
 })
 
-test('the source address is the InternalIP where the device has it, else the first beyond the link', () => {
-  const machine = facts({ eth0: ['169.254.1.1', '10.0.0.7', '10.0.0.8', 'fe80::1', '2001:db8::1'] })
-  expect(chooseUplinks(machine, ['eth0'], [], [])).toEqual([
-    { name: 'eth0', address4: '10.0.0.7', address6: '2001:db8::1' },
+test('the source address is the InternalIP where the device has it, else its first', () => {
+  const machine = facts({ eth0: ['10.0.0.7', '10.0.0.8', '2001:db8::1'] })
+  expect(chooseDevices(machine, ['eth0'], [], [])).toEqual([
+    { name: 'eth0', ifindex: 1, address4: '10.0.0.7', address6: '2001:db8::1' },
   ])
-  expect(chooseUplinks(machine, ['eth0'], [ip('10.0.0.8')], [])[0]?.address4).toBe('10.0.0.8')
+  expect(chooseDevices(machine, ['eth0'], [ip('10.0.0.8')], [])[0]?.address4).toBe('10.0.0.8')
 })
 
 test('a device without an address of its own uses the InternalIPs: those of pods have none', () => {
-  const machine = facts({ eth0: ['10.0.0.7'], veth1: ['169.254.1.1', 'fe80::1'] })
-  expect(chooseUplinks(machine, ['veth*'], [ip('10.0.0.7'), ip('2001:db8::7'), ip('10.0.0.8')], [])).toEqual([
-    { name: 'veth1', address4: '10.0.0.7', address6: '2001:db8::7' },
+  const machine = facts({ eth0: ['10.0.0.7'], veth1: [] })
+  expect(chooseDevices(machine, ['veth*'], [ip('10.0.0.7'), ip('2001:db8::7'), ip('10.0.0.8')], [])).toEqual([
+    { name: 'veth1', ifindex: 2, address4: '10.0.0.7', address6: '2001:db8::7' },
   ])
-  expect(chooseUplinks(machine, ['veth*'], [], [])).toEqual([{ name: 'veth1' }])
+  expect(chooseDevices(machine, ['veth*'], [], [])).toEqual([{ name: 'veth1', ifindex: 2 }])
+})
+
+test('a device without Ethernet header is told apart', () => {
+  expect(chooseDevices(facts({ eth0: [], tun0: [] }), ['*'], [], []).map(({ l3 }) => l3)).toEqual([undefined, true])
 })
 
 test('a chosen device without carrier stays with its addresses; one that is gone goes', () => {
-  const up = chooseUplinks(facts({ eth0: ['10.0.0.1'] }, ['eth0']), ['auto'], [], [])
-  const noCarrier: NetworkFacts = { names: ['eth0'], addresses: new Map(), defaultRoutes: new Set() }
-  expect(chooseUplinks(noCarrier, ['auto'], [], up)).toEqual(up)
-  expect(chooseUplinks(facts({ eth1: [] }), ['auto'], [], up)).toEqual([])
+  const up = chooseDevices(facts({ eth0: ['10.0.0.1'] }, ['eth0']), ['auto'], [], [])
+  expect(chooseDevices(facts({ eth0: [] }), ['auto'], [], up)).toEqual(up)
+  expect(chooseDevices(facts({ eth1: [] }), ['auto'], [], up)).toEqual([])
 })
 
-test('own addresses: sorted, once each, loopback included, link-local not', () => {
-  expect(ownAddresses(facts({ lo: ['127.0.0.1'], a: ['10.0.0.2', 'fe80::1'], b: ['10.0.0.1', '10.0.0.2'] }))).toEqual([
+test('own addresses: sorted, once each, loopback included', () => {
+  expect(ownAddresses(facts({ lo: ['127.0.0.1'], a: ['10.0.0.2'], b: ['10.0.0.1', '10.0.0.2'] }))).toEqual([
     '10.0.0.1',
     '10.0.0.2',
     '127.0.0.1',
   ])
-  expect(['169.254.0.1', 'febf::1', 'fec0::1', '169.253.0.1'].map(text => isLinkLocal(ip(text)))).toEqual([
-    true,
-    true,
-    false,
-    false,
-  ])
+})
+
+test('addresses are read that have a meaning beyond the link, of devices that are up', () => {
+  const device = { name: 'eth0', ifindex: 7, type: 1, running: true, defaultRoute: true }
+  const addresses = ['169.254.0.1', '169.253.0.1', 'febf::1', 'fec0::1', '::ffff:10.0.0.1']
+  const read = (part: Partial<NetworkDevice>) =>
+    readNetworkFacts({ readNetwork: () => [{ ...device, addresses, ...part }] })
+  const want = { name: 'eth0', ifindex: 7, l3: false, defaultRoute: true }
+  expect(read({})).toEqual([{ ...want, addresses: ['169.253.0.1', 'fec0::1', '10.0.0.1'] }])
+  expect(read({ running: false, type: 65534 })).toEqual([{ ...want, l3: true, addresses: [] }])
 })
 
 describe('the watch', () => {
@@ -116,7 +101,6 @@ describe('the watch', () => {
   let seen: HostNetwork[]
   let lines: string[]
   let machine: NetworkFacts | Error
-  let ifindex: number
   let looks: number
   /** Milliseconds that a look takes. */
   let cost: number
@@ -129,7 +113,6 @@ describe('the watch', () => {
     seen = []
     lines = []
     machine = facts({ eth0: ['10.0.0.1'] }, ['eth0'])
-    ifindex = 7
     looks = 0
     cost = 0
     hear = undefined
@@ -147,7 +130,6 @@ describe('the watch', () => {
         hear = onChange
         return { close: () => (hear = undefined) }
       },
-      ifNameToIndex: name => (name === 'eth0' ? ifindex : 0),
       patterns: ['auto'],
       onChange: network => seen.push(network),
       clock,
@@ -168,10 +150,10 @@ describe('the watch', () => {
     clock.advance(1000)
     expect([looks, seen.length]).toEqual([2, 1])
 
-    ifindex = 8 // made anew under the same name
+    machine = facts({ other: [], eth0: ['10.0.0.1'] }, ['eth0']) // made anew under the same name
     hear?.()
     clock.advance(20)
-    expect(seen.at(-1)?.devices).toEqual([{ name: 'eth0', ifindex: 8, address4: '10.0.0.1', address6: undefined }])
+    expect(seen.at(-1)?.devices).toEqual([{ name: 'eth0', ifindex: 2, address4: '10.0.0.1' }])
 
     machine = facts({ eth0: ['10.0.0.1', '10.0.0.2'] }, ['eth0'])
     watch.setInternalIPs([ip('10.0.0.2')])
@@ -228,7 +210,7 @@ describe('the watch', () => {
 
   test('looks every 10 s though nothing is heard', () => {
     watch.start()
-    ifindex = 8
+    machine = facts({ eth0: ['10.0.0.3'] })
     clock.advance(9999)
     expect(seen).toHaveLength(1)
     clock.advance(1)
@@ -261,10 +243,4 @@ describe('the watch', () => {
     clock.advance(1000)
     expect(seen.map(({ addresses }) => addresses)).toEqual([['10.0.0.1'], ['10.0.0.3']])
   })
-})
-
-test('the facts of this machine name lo and its address', () => {
-  const here = readNetworkFacts()
-  expect(here.names).toContain('lo')
-  expect(here.addresses.get('lo')).toContain('127.0.0.1')
 })

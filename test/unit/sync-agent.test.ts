@@ -3,8 +3,8 @@ import type { LogFields, Logger } from '../../src/base/log.js'
 import { readConfig } from '../../src/config/read.js'
 import { Agent, type AgentDataplane, type KernelCounters } from '../../src/daemon/agent.js'
 import type { ApplyReport, Missing } from '../../src/dataplane/dataplane.js'
+import type { Device } from '../../src/host/devices.js'
 import type { NetworkFacts } from '../../src/host/facts.js'
-import type { Device } from '../../src/host/watch.js'
 import type { Address } from '../../src/model/address.js'
 import type { DesiredState } from '../../src/model/desired.js'
 import type { EndpointSliceObject, NodeObject, ServiceObject, Source, SourceEvent } from '../../src/model/objects.js'
@@ -109,14 +109,18 @@ beforeEach(() => {
   lockIsHeld = true
   const write = (message: string, fields: LogFields = {}) => void lines.push({ message, fields })
   const logger: Logger = { error: write, warn: write, info: write, debug() {}, child: () => logger }
-  const facts: NetworkFacts = {
-    names: ['lo', 'eth0', 'eth1'],
-    addresses: new Map([
-      ['eth0', [address('10.9.0.1')]],
-      ['eth1', [address('192.168.0.1')]],
-    ]),
-    defaultRoutes: new Set(['eth0']),
-  }
+  const device = (name: string, ifindex: number, addresses: string[], defaultRoute = false) => ({
+    name,
+    ifindex,
+    l3: false,
+    addresses: addresses.map(address),
+    defaultRoute,
+  })
+  const facts: NetworkFacts = [
+    device('lo', 1, []),
+    device('eth0', 2, ['10.9.0.1'], true),
+    device('eth1', 3, ['192.168.0.1']),
+  ]
   const { config } = readConfig({
     flags: new Map([
       ['node-name', ['node-a']],
@@ -135,7 +139,6 @@ beforeEach(() => {
     dataplane,
     readFacts: () => facts,
     listenToNetwork: () => ({ close() {} }),
-    ifNameToIndex: name => facts.names.indexOf(name) + 1,
     clock,
     logger,
     random: () => 0.5,

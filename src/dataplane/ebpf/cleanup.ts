@@ -1,6 +1,5 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import type { Native } from '../../ebpf/native.js'
-import { deviceNames } from '../../host/proc-net.js'
 import { detachIfAlive, openLink } from './cgroup-links.js'
 import { CLSACT_HANDLE, CLSACT_PRIORITY, detachOurClsact } from './device-links.js'
 import { Pins } from './pins.js'
@@ -42,10 +41,9 @@ export function cleanupPinned(native: Native, pins: Pins, dryRun: boolean): Remo
 /** Our filters on the devices of this network namespace, known by priority, handle and program name. */
 function cleanupClsact(native: Native, dryRun: boolean): Removed[] {
   const removed: Removed[] = []
-  for (const name of deviceNames(readFileSync('/proc/self/net/dev', 'utf8'))) {
-    const ifindex = native.ifNameToIndex(name)
+  for (const { name, ifindex } of native.readNetwork()) {
     for (const direction of ['ingress', 'egress'] as const) {
-      if (ifindex === 0 || !native.queryClsact(ifindex, direction, CLSACT_PRIORITY, CLSACT_HANDLE)) continue
+      if (!native.queryClsact(ifindex, direction, CLSACT_PRIORITY, CLSACT_HANDLE)) continue
       if (!dryRun && !detachOurClsact(native, ifindex, direction)) continue
       removed.push(`clsact ${direction} filter on ${name}`)
     }
