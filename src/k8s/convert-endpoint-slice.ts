@@ -99,7 +99,7 @@ function endpointOf(entry: unknown, index: number, family: Family, report: Repor
     return undefined
   }
   const ready = flag('ready', true)
-  const serving = flag('serving', ready ?? true)
+  const serving = flag('serving', true)
   const terminating = flag('terminating', false)
   const nodeName = entry.nodeName ?? undefined
   if (nodeName !== undefined && typeof nodeName !== 'string') {

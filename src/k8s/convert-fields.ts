@@ -64,11 +64,22 @@ export function isLabelledAway(labels: Readonly<Record<string, unknown>>): boole
 }
 
 /**
+ * An IPv4 address, or network, without the leading zeros that the API let through for years:
+ * its parts are decimal for every proxy, as they were then (CVE-2021-29923). Other text is
+ * left as it is.
+ */
+export function withoutLeadingZeros(text: string): string {
+  return DECIMAL_PARTS.test(text) ? text.replace(/(^|\.)0+(?=[0-9])/g, '$1') : text
+}
+
+const DECIMAL_PARTS = /^[0-9]{1,15}(?:\.[0-9]{1,15}){3}(?:\/[0-9]+)?$/
+
+/**
  * An address that may become a frontend or a backend, or undefined with a warning:
  * malformed, or loopback, link-local, multicast, unspecified (CVE-2021-25737).
  */
 export function usableAddress(value: unknown, path: Path, report: Report): Address | undefined {
-  const address = typeof value === 'string' ? parseAddress(value) : undefined
+  const address = typeof value === 'string' ? parseAddress(withoutLeadingZeros(value)) : undefined
   if (address === undefined) {
     report.warn(path, `is ${show(value)}; write an IPv4 or IPv6 address (skipped)`)
     return undefined

@@ -11,6 +11,7 @@ import {
   portNameOf,
   protocolOf,
   usableAddress,
+  withoutLeadingZeros,
 } from './convert-fields.js'
 import { isRecord, type Path, Report, show } from './convert-report.js'
 
@@ -134,7 +135,7 @@ function sourceRangesOf(
   if (listed.length === 0) return {}
   const ranges = new Set<Cidr>()
   for (const [i, entry] of listed.entries()) {
-    const range = typeof entry === 'string' ? parseCidr(entry.trim()) : undefined
+    const range = typeof entry === 'string' ? parseCidr(withoutLeadingZeros(entry.trim())) : undefined
     if (range !== undefined) ranges.add(range)
     else report.warn([...path, i], `is ${show(entry)}; write a network such as 192.0.2.0/24 (skipped)`)
   }

@@ -65,7 +65,7 @@ export interface EndpointObject {
   readonly addresses: readonly Address[]
   /** Unset in the API means true. */
   readonly ready: boolean
-  /** Unset in the API means the value of ready. */
+  /** Unset in the API means true, whatever ready is. */
   readonly serving: boolean
   readonly terminating: boolean
   readonly nodeName: string | undefined
@@ -78,7 +78,10 @@ export interface EndpointObject {
 export interface NodeObject {
   readonly kind: 'Node'
   readonly name: string
-  /** status.addresses of type InternalIP, in order. */
+  /**
+   * By which addresses the cluster knows it: status.addresses of type InternalIP in order;
+   * of a family that has none, those of type ExternalIP.
+   */
   readonly internalIPs: readonly Address[]
   /** spec.podCIDRs, unless empty: the addresses of the pods that run there. */
   readonly podCIDRs?: readonly Cidr[]

@@ -193,7 +193,9 @@ describe('Service', () => {
     'ff02::1',
     '::ffff:127.0.0.1',
     '203.0.113',
-    '203.0.113.010',
+    '203.0.113.0256',
+    '0203.0.113',
+    '203.0.113.0x1',
     ' 203.0.113.1',
     '203.0.113.1/32',
     'fe80::1%eth0',
@@ -228,6 +230,22 @@ describe('Service', () => {
   ])('a Service may use the address %s', good => {
     const spec = { clusterIPs: ['203.0.113.10', '2001:db8::10'], externalIPs: [good] }
     expect(serviceOf(rawService(spec)).object?.externalIPs).toEqual([good])
+  })
+
+  test.each([
+    ['203.0.113.010', '203.0.113.10'],
+    ['0203.000.113.009', '203.0.113.9'],
+    ['::ffff:203.0.113.10', '203.0.113.10'],
+    ['2001:0DB8::0010', '2001:db8::10'],
+  ])('the address %s, which the API lets through, is %s', (odd, want) => {
+    const clusterIPs = ['203.0.113.20', '2001:db8::20']
+    expect(serviceOf(rawService({ clusterIPs, externalIPs: [odd] }))).toMatchObject({
+      object: { externalIPs: [want] },
+      fields: [],
+    })
+    const addressType = want.includes(':') ? 'IPv6' : 'IPv4'
+    const { object } = sliceOf(rawSlice({ addressType, endpoints: [{ addresses: [odd] }] }))
+    expect(object?.endpoints[0]?.addresses).toEqual([want])
   })
 
   test('addresses of a family without cluster IP are left out and named', () => {
@@ -269,6 +287,7 @@ describe('Service', () => {
     [['192.0.2.0/24', '2001:db8:1::/48'], ['192.0.2.0/24', '2001:db8:1::/48'], []],
     [[' 192.0.2.0/24 ', '192.0.2.5/24', '::/0'], ['192.0.2.0/24', '::/0'], []],
     [['::ffff:192.0.2.0/120', '::/0'], ['192.0.2.0/24', '::/0'], []],
+    [['192.000.002.000/24', '::/0'], ['192.0.2.0/24', '::/0'], []],
     [['192.0.2.0/24'], ['192.0.2.0/24'], ['']],
     [['::/0'], ['::/0'], ['']],
     [
@@ -359,12 +378,11 @@ describe('EndpointSlice', () => {
     unset.flatMap(serving => unset.map(terminating => ({ ready, serving, terminating }))),
   )
   test.each(rows)('conditions %j', conditions => {
-    const ready = conditions.ready ?? true
     expect(
       sliceOf(rawSlice({ endpoints: [{ addresses: ['198.51.100.11'], conditions }] })).object?.endpoints[0],
     ).toMatchObject({
-      ready,
-      serving: conditions.serving ?? ready,
+      ready: conditions.ready ?? true,
+      serving: conditions.serving ?? true,
       terminating: conditions.terminating ?? false,
     })
   })
@@ -467,6 +485,18 @@ test('Node: internal addresses in order, and the zone', () => {
     internalIPs: [],
   })
   expect(run('Node', { metadata: { name: 'n' }, status: { addresses: 'x' } }).object).toBeUndefined()
+})
+
+test('Node: a family without internal address is known by its external ones', () => {
+  const addresses = [
+    { type: 'ExternalIP', address: '203.0.113.1' },
+    { type: 'ExternalIP', address: '2001:db8:9::1' },
+    { type: 'ExternalDNS', address: 'node-a.example' },
+    { type: 'InternalIP', address: '192.0.2.10' },
+  ]
+  expect(run('Node', { metadata: { name: 'n' }, status: { addresses } }).object).toMatchObject({
+    internalIPs: ['192.0.2.10', '2001:db8:9::1'],
+  })
 })
 
 test.each([
