@@ -10,10 +10,13 @@ import { type HostNetwork, HostWatch } from '../host/watch.js'
 import { Metrics, type WatchRow } from '../metrics/metrics.js'
 import type { Address } from '../model/address.js'
 import type { ProblemEvent, Source, SourceEvent, WatchedKind } from '../model/objects.js'
+import { HealthChecks } from '../plan/health-checks.js'
+import { healthCheckAddresses } from '../plan/node-addresses.js'
 import { Planner } from '../plan/planner.js'
 import { Problems } from '../state/problems.js'
 import { type Change, Store } from '../state/store.js'
 import { DaemonError } from './errors.js'
+import { HealthCheckPorts } from './health-check-ports.js'
 import { type HttpRoute, HttpServer, json, plain } from './http-server.js'
 import { Serial } from './serial.js'
 import { type Readiness, SyncLoop } from './sync-loop.js'
@@ -56,7 +59,12 @@ export class Agent {
   readonly #parts: AgentParts
   readonly #store = new Store()
   readonly #planner: Planner
-  readonly #planProblems = new Problems()
+  /** Of the plan and of health check ports; the store has those of the source. */
+  readonly #ownProblems = new Problems()
+  readonly #healthChecks: HealthChecks
+  readonly #healthCheckPorts: HealthCheckPorts
+  /** Health checks or their addresses changed since the servers were told. */
+  #healthChecksChanged = false
   readonly #serial = new Serial()
   readonly #loop: SyncLoop
   readonly #metrics: Metrics
@@ -81,6 +89,13 @@ export class Agent {
       localhostNodePorts: config.localhostNodePorts,
       clusterCIDRs: config.clusterCidr,
     })
+    this.#healthChecks = new HealthChecks(config.nodeName)
+    this.#healthCheckPorts = new HealthCheckPorts({
+      healthInput: () => this.#healthInput(),
+      clock,
+      logger,
+      onProblem: (_service, event) => this.#logProblems(this.#ownProblems.apply([event])),
+    })
     this.#loop = new SyncLoop({
       dataplane: { apply: (...args) => this.#serial.run(() => dataplane.apply(...args)) },
       clock,
@@ -88,7 +103,10 @@ export class Agent {
       random,
       minPeriodMs: config.minSyncPeriod,
       fullPeriodMs: config.syncPeriod,
-      onApplied: ({ report, ms, at }) => this.#metrics.applied(report.writes, ms, at),
+      onApplied: ({ report, ms, at }) => {
+        this.#metrics.applied(report.writes, ms, at)
+        this.#tellHealthChecks()
+      },
       onFailed: () => this.#metrics.applyFailed(),
     })
     this.#metrics = new Metrics({
@@ -96,7 +114,7 @@ export class Agent {
       appliedRevision: () => this.#loop.status.appliedRevision,
       synced: () => this.#loop.status.synced,
       failedServices: () => this.#loop.status.failed.size,
-      problems: () => this.#store.problems.length + this.#planProblems.list().length,
+      problems: () => this.#store.problems.length + this.#ownProblems.list().length,
       kernel: () => this.#readCounters(),
       version: parts.version,
       watches: parts.watches ?? (() => []),
@@ -162,8 +180,9 @@ export class Agent {
     await source.stop()
     this.#host.stop()
     this.#housekeeping.stop()
-    for (const server of this.#servers) server.stop()
+    for (const server of this.#servers) void server.stop()
     await this.#loop.stop()
+    this.#healthCheckPorts.stop()
     await this.#serial.run(() => dataplane.stop())
   }
 
@@ -185,9 +204,25 @@ export class Agent {
 
   #plan(change: Pick<Change, 'services' | 'nodes'>): void {
     const { awaited } = this.#store
+    const serving = this.#planner.nodePortAddresses
     const plan = this.#planner.update(this.#store, { ...change, synced: awaited.length === 0 })
-    this.#logProblems(this.#planProblems.apply(plan.problems))
+    this.#logProblems(this.#ownProblems.apply(plan.problems))
+    if (this.#healthChecks.update(this.#store, change.services)) this.#healthChecksChanged = true
+    if (this.#planner.nodePortAddresses !== serving) this.#healthChecksChanged = true
     this.#loop.submit(plan.state, plan.changed, readinessOf(awaited))
+    // What the kernel need not know, such as another port for health checks, waits for no apply.
+    if (this.#loop.status.pendingSince === undefined) this.#tellHealthChecks()
+  }
+
+  /** Load balancers hear of endpoints when the kernel knows them, and of nothing before the lists are in. */
+  #tellHealthChecks(): void {
+    if (!this.#healthChecksChanged || this.#loop.status.readiness === 'waiting') return
+    this.#healthChecksChanged = false
+    const { nodePortAddresses } = this.#parts.config
+    this.#healthCheckPorts.set(
+      this.#healthChecks.all,
+      healthCheckAddresses(this.#planner.nodePortAddresses, nodePortAddresses),
+    )
   }
 
   /** Each once, when it appears; all that stand are counted in the metrics. */

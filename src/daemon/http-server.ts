@@ -8,6 +8,7 @@ export interface HttpAnswer {
   readonly code: number
   readonly type: string
   readonly text: string
+  readonly headers?: Readonly<Record<string, string>>
 }
 
 export type HttpRoute = () => HttpAnswer | Promise<HttpAnswer>
@@ -17,6 +18,12 @@ export interface HttpServerOptions {
   readonly name: string
   readonly address: BindAddress
   readonly routes: ReadonlyMap<string, HttpRoute>
+  /** Answers every path that `routes` lacks; unset means 404. */
+  readonly otherPaths?: HttpRoute
+  /** A wildcard IPv6 address does not stand for IPv4, too. */
+  readonly ipv6Only?: boolean
+  /** Called when listening failed, once for each reason, and with undefined when it works. */
+  readonly onListening?: (error: unknown) => void
   readonly clock: Clock
   readonly logger: Logger
 }
@@ -31,30 +38,38 @@ const RETRY_MS = 5000
 export class HttpServer {
   readonly #options: HttpServerOptions
   #server: Server | undefined
+  #starting: Promise<void> = Promise.resolve()
   #cancel: Cancel | undefined
   #stopped = false
-  #complained = false
+  #complaint: string | undefined
 
   constructor(options: HttpServerOptions) {
     this.#options = options
   }
 
   /** Resolves after the first try, successful or not. */
-  async start(): Promise<void> {
-    const { address, clock, logger, name } = this.#options
+  start(): Promise<void> {
+    if (!this.#stopped) this.#starting = this.#start()
+    return this.#starting
+  }
+
+  async #start(): Promise<void> {
+    const { address, clock, logger, name, ipv6Only = false, onListening = () => {} } = this.#options
     const server = createServer((request, response) => void this.#answer(request, response))
     server.headersTimeout = 5000
     server.requestTimeout = 5000
     server.keepAliveTimeout = 5000
     server.maxConnections = 100
     try {
-      await listen(server, address)
+      await listen(server, address, ipv6Only)
     } catch (error) {
-      if (!this.#complained) {
+      if (this.#stopped) return
+      if (this.#complaint !== messageOf(error)) {
         logger.error('cannot listen; trying again', { server: name, address: printBindAddress(address), error })
+        onListening(error)
       }
-      this.#complained = true
-      if (!this.#stopped) this.#cancel = clock.after(RETRY_MS, () => void this.start())
+      this.#complaint = messageOf(error)
+      this.#cancel = clock.after(RETRY_MS, () => void this.start())
       return
     }
     if (this.#stopped) {
@@ -64,19 +79,21 @@ export class HttpServer {
     this.#server = server
     server.on('error', error => logger.error('server failed', { server: name, error }))
     logger.info('listening', { server: name, address: printBindAddress(address) })
+    onListening(undefined)
   }
 
-  /** Stops listening and ends open connections. */
-  stop(): void {
+  /** Stops listening and ends open connections. Resolves when the port is free. */
+  stop(): Promise<void> {
     this.#stopped = true
     this.#cancel?.()
     this.#server?.close()
     this.#server?.closeAllConnections()
+    return this.#starting
   }
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const path = (request.url ?? '/').split('?')[0] ?? '/'
-    const route = this.#options.routes.get(path)
+    const route = this.#options.routes.get(path) ?? this.#options.otherPaths
     let answer: HttpAnswer
     if (request.method !== 'GET' && request.method !== 'HEAD') {
       answer = plain(405, 'only GET and HEAD\n')
@@ -94,6 +111,7 @@ export class HttpServer {
       'Content-Type': answer.type,
       'Content-Length': Buffer.byteLength(answer.text),
       'X-Content-Type-Options': 'nosniff',
+      ...answer.headers,
     })
     response.end(request.method === 'HEAD' ? undefined : answer.text)
   }
@@ -109,10 +127,10 @@ export function json(code: number, body: unknown): HttpAnswer {
   return { code, type: 'application/json', text: `${JSON.stringify(body)}\n` }
 }
 
-function listen(server: Server, { host, port }: BindAddress): Promise<void> {
+function listen(server: Server, { host, port }: BindAddress, ipv6Only: boolean): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', reject)
-    server.listen({ host, port }, () => {
+    server.listen({ host, port, ipv6Only }, () => {
       server.off('error', reject)
       resolve()
     })

@@ -46,6 +46,24 @@ export function readyz(input: HealthInput): HealthAnswer {
   return answer(ready, { ...times(input), ready, ...(ready ? {} : { waitingFor: input.waitingFor }) })
 }
 
+/**
+ * May a load balancer send to this node what one Service gets? Whether the node is about
+ * to go does not count: that is {@link healthz}'s answer (KEP-3836).
+ */
+export function serviceHealth(
+  service: { readonly namespace: string; readonly name: string },
+  localEndpoints: number,
+  input: HealthInput,
+): HealthAnswer & { readonly headers: Readonly<Record<string, string>> } {
+  const proxyHealthy = isFresh(input)
+  const { namespace, name } = service
+  const body = { service: { namespace, name }, localEndpoints, serviceProxyHealthy: proxyHealthy }
+  return {
+    ...answer(localEndpoints > 0 && proxyHealthy, body),
+    headers: { 'X-Load-Balancing-Endpoint-Weight': String(localEndpoints) },
+  }
+}
+
 /** Before the first change nothing can be late, so a starting agent is healthy. */
 function isFresh({ sync, now, staleAfterMs }: HealthInput): boolean {
   return sync.pendingSince === undefined || now.getTime() - sync.pendingSince.getTime() <= staleAfterMs

@@ -47,11 +47,13 @@ function serviceOf(id: Identity, spec: Fields, status: Fields, report: Report): 
   const externalIPs = externalIPsOf(spec, families, report)
   const loadBalancerIPs = loadBalancerIPsOf(status, families, report)
   const policy = (name: string) => report.oneOf(spec[name], ['spec', name], ['Cluster', 'Local'], 'Cluster')
+  const type = report.oneOf(spec.type, ['spec', 'type'], ['ClusterIP', 'NodePort', 'LoadBalancer'], 'ClusterIP')
+  const externalLocal = policy('externalTrafficPolicy') === 'Local'
   return {
     kind: 'Service',
     namespace: id.namespace,
     name: id.name,
-    type: report.oneOf(spec.type, ['spec', 'type'], ['ClusterIP', 'NodePort', 'LoadBalancer'], 'ClusterIP'),
+    type,
     clusterIPs,
     externalIPs,
     loadBalancerIPs,
@@ -59,7 +61,8 @@ function serviceOf(id: Identity, spec: Fields, status: Fields, report: Report): 
     ports: portsOf(spec.ports, report),
     affinitySeconds: affinityOf(spec, report),
     internalLocal: policy('internalTrafficPolicy') === 'Local',
-    externalLocal: policy('externalTrafficPolicy') === 'Local',
+    externalLocal,
+    ...(type === 'LoadBalancer' && externalLocal && healthCheckNodePortOf(spec, report)),
     scheduler: schedulerOf(id.annotations, report),
     created: id.created,
   }
@@ -187,6 +190,16 @@ function portOf(entry: unknown, path: Path, report: Report): ServicePortObject |
   if (nodePort === 0 || isPort(nodePort)) return { name, protocol, port: entry.port, nodePort }
   report.warn([...path, 'nodePort'], `is ${show(nodePort)}; write a number from 1 to 65535 (no node port)`)
   return { name, protocol, port: entry.port, nodePort: 0 }
+}
+
+/** The API server allocates one where it is needed; a manifest may leave it out. */
+function healthCheckNodePortOf(spec: Fields, report: Report): Pick<ServiceObject, 'healthCheckNodePort'> {
+  const port = spec.healthCheckNodePort ?? 0
+  if (port === 0) return {}
+  if (isPort(port)) return { healthCheckNodePort: port }
+  const message = `is ${show(port)}; write a number from 1 to 65535 (no health check)`
+  report.warn(['spec', 'healthCheckNodePort'], message)
+  return {}
 }
 
 /** Seconds; 0 = no affinity. */

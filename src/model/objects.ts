@@ -30,6 +30,11 @@ export interface ServiceObject {
   readonly affinitySeconds: number
   readonly internalLocal: boolean
   readonly externalLocal: boolean
+  /**
+   * Where load balancers ask whether this node has endpoints; unset unless the type is
+   * LoadBalancer and externalTrafficPolicy is Local, as in kube-proxy.
+   */
+  readonly healthCheckNodePort?: number
   /** From the annotation `waggle.io/scheduler`; undefined = the node's default. */
   readonly scheduler: Scheduler | undefined
   /**

@@ -40,3 +40,22 @@ function isLoopback(address: Address): boolean {
 }
 
 const LOOPBACK_NETWORK = '127.0.0.0/8' as Cidr
+
+/**
+ * Where a server for health checks listens. As in kube-proxy: on each address that serves
+ * node ports, and on the wildcard address of a family of which every address does; so an
+ * address that only appears later is served at once.
+ */
+export function healthCheckAddresses(serving: readonly Address[], wanted: readonly string[]): readonly Address[] {
+  const wildcards = WILDCARDS.filter(({ names }) => names.some(name => wanted.includes(name)))
+  const covered = wildcards.map(({ address }) => familyOf(address))
+  return [
+    ...wildcards.map(({ address }) => address),
+    ...serving.filter(address => !covered.includes(familyOf(address))),
+  ]
+}
+
+const WILDCARDS = [
+  { address: '0.0.0.0' as Address, names: ['all', '0.0.0.0/0'] },
+  { address: '::' as Address, names: ['all', '::/0'] },
+]

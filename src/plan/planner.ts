@@ -95,6 +95,11 @@ export class Planner {
     return this.#state
   }
 
+  /** The addresses that serve node ports since the last update. */
+  get nodePortAddresses(): readonly Address[] {
+    return this.#facts.nodePortAddresses
+  }
+
   /** Brings the desired state up to date with `objects`, of which `dirty` says what changed. */
   update(objects: Objects, dirty: Dirty): Plan {
     const problems: ProblemEvent[] = []

@@ -78,6 +78,7 @@ describe('Service', () => {
         sessionAffinityConfig: { clientIP: { timeoutSeconds: 60 } },
         internalTrafficPolicy: 'Local',
         externalTrafficPolicy: 'Local',
+        healthCheckNodePort: 32_000,
       },
       status: { loadBalancer: { ingress: [{ ip: '203.0.113.141' }, { ip: '2001:db8::1', ipMode: 'VIP' }] } },
     })
@@ -97,9 +98,27 @@ describe('Service', () => {
       affinitySeconds: 60,
       internalLocal: true,
       externalLocal: true,
+      healthCheckNodePort: 32_000,
       scheduler: 'rr',
       created: 1767323045,
     })
+  })
+
+  test.each([
+    ['of another type', { type: 'NodePort', externalTrafficPolicy: 'Local' }],
+    ['with policy Cluster', { type: 'LoadBalancer' }],
+    ['without a number', { type: 'LoadBalancer', externalTrafficPolicy: 'Local', healthCheckNodePort: 0 }],
+  ])('a health check node port does not count %s', (_, spec) => {
+    const { object, problems } = run('Service', rawService({ healthCheckNodePort: 32_000, ...spec }))
+    expect(object).not.toHaveProperty('healthCheckNodePort')
+    expect(problems).toEqual([])
+  })
+
+  test('a health check node port that is none is left out and named', () => {
+    const spec = { type: 'LoadBalancer', externalTrafficPolicy: 'Local', healthCheckNodePort: 'http' }
+    const { object, problems } = run('Service', rawService(spec))
+    expect(object).not.toHaveProperty('healthCheckNodePort')
+    expect(problems.map(({ field }) => field)).toEqual(['spec.healthCheckNodePort'])
   })
 
   test.each([

@@ -41,7 +41,7 @@ function server(port: number, routes: Record<string, HttpRoute>, clock = new Fak
     clock,
     logger,
   })
-  stops.push(() => server.stop())
+  stops.push(() => void server.stop())
   return { server, lines }
 }
 
@@ -89,7 +89,7 @@ test('a server that is stopped while the port is taken tries no more', async () 
   const clock = new FakeClock()
   const { server: http } = server(place.port, {}, clock)
   await http.start()
-  http.stop()
+  void http.stop()
   expect(clock.pending).toBe(0)
   await place.release()
 })

@@ -215,6 +215,26 @@ test('problems of sources and of plan are logged once and counted while they sta
   expect(await count()).toBe('0')
 })
 
+test('load balancers hear of local endpoints once all lists are in, then with each change', async () => {
+  await agent.start()
+  const loopback = { ...node, internalIPs: [address('127.0.0.1')] }
+  const checked: ServiceObject = { ...service, type: 'LoadBalancer', externalLocal: true, healthCheckNodePort: 21_300 }
+  const ask = async () => (await get('/', 21_300)).status
+  source.deliver([upsert(checked), upsert(loopback), synced('Service'), synced('Node')])
+  await clock.advanceAsync(1000)
+  await expect(ask()).rejects.toThrow()
+  source.deliver([upsert(slice), synced('EndpointSlice')])
+  await clock.advanceAsync(1000)
+  expect(await ask()).toBe(200)
+  source.deliver([{ type: 'delete', kind: 'EndpointSlice', key: 'default/web-1' }])
+  await clock.advanceAsync(1000)
+  expect(await ask()).toBe(503)
+  source.deliver([upsert({ ...checked, healthCheckNodePort: 21_301 })])
+  await clock.advanceAsync(0)
+  expect((await get('/', 21_301)).status).toBe(503)
+  await expect(ask()).rejects.toThrow()
+})
+
 test('the metrics server names the dataplane and answers a ping', async () => {
   await agent.start()
   expect(await (await get('/proxyMode', METRICS)).text()).toBe('memory')
