@@ -30,15 +30,20 @@
 
 /*
  * What becomes of a TCP or UDP packet. A function of its own, so that its variables and
- * those of what answers packets are not on the stack together.
+ * those of what opens flows and answers packets are not on the stack together.
+ *
+ * in    ret: what flow_open said; FLOW_NONE: nobody has looked for a flow yet
+ * out   an outcome; FLOW_NONE: there is none, so one may be opened
  */
-static __noinline int translate(struct packet *p)
+static __noinline int translate(struct packet *p, int ret)
 {
-	int ret;
-
-	ret = flow_find(p, FLOW_SIDE_INGRESS);
 	if (ret == FLOW_NONE)
-		ret = packet_is_later_fragment(p) ? -OUTCOME_FRAGMENT : flow_open(p);
+		ret = flow_find(p, FLOW_SIDE_INGRESS);
+	if (ret == FLOW_NONE) {
+		if (!packet_is_later_fragment(p))
+			return FLOW_NONE;
+		ret = -OUTCOME_FRAGMENT;
+	}
 	if (packet_is_first_fragment(p))
 		ret = fragment_settle(p, ret);
 	if (!ret && !flow_is_of_stack(p->flow_flags) && !p->egress)
@@ -63,7 +68,10 @@ static __always_inline int ingress(struct __sk_buff *skb, __u32 l2)
 	if (p.defect)
 		return finish(&p, HOOK_TC_INGRESS, defect_judge(&p, ret));
 	if (!ret)
-		ret = packet_is_icmp(&p) ? icmp_receive(&p, FLOW_SIDE_INGRESS) : translate(&p);
+		ret = packet_is_icmp(&p) ? icmp_receive(&p, FLOW_SIDE_INGRESS) :
+					   translate(&p, FLOW_NONE);
+	if (ret == FLOW_NONE)
+		ret = translate(&p, flow_open(&p));
 	if (ret < 0)
 		ret = reject(&p, ret);
 	return finish(&p, HOOK_TC_INGRESS, ret);

@@ -16,14 +16,16 @@
 #include "lib/xdp_finish.h"
 #include "lib/xdp_leave.h"
 
-/* What goes through the stack is tc's; a flow to a backend here is opened all the same. */
-static __noinline int translate(struct packet *p)
+/*
+ * As in tc.bpf.c. What goes through the stack is tc's; a flow to a backend here is opened all the
+ * same.
+ */
+static __noinline int translate(struct packet *p, int ret)
 {
-	int ret;
-
-	ret = flow_find(p, FLOW_SIDE_INGRESS);
 	if (ret == FLOW_NONE)
-		ret = flow_open(p);
+		ret = flow_find(p, FLOW_SIDE_INGRESS);
+	if (ret == FLOW_NONE)
+		return FLOW_NONE;
 	if (!ret && flow_is_of_stack(p->flow_flags))
 		ret = OUTCOME_LEFT_TO_TC;
 	if (!ret && !p->egress)
@@ -43,7 +45,10 @@ static __always_inline int serve(struct xdp_md *ctx)
 	ret = packet_parse(&p, ctx, ETH_HLEN);
 	if (ret || !xdp_is_plain(&p) || !xdp_is_for_host(ctx))
 		return xdp_finish(&p, OUTCOME_NOT_HANDLED);
-	return xdp_finish(&p, translate(&p));
+	ret = translate(&p, FLOW_NONE);
+	if (ret == FLOW_NONE)
+		ret = translate(&p, flow_open(&p));
+	return xdp_finish(&p, ret);
 }
 
 /* In the driver. It may hand on frames of several buffers, which large MTUs need. */

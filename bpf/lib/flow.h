@@ -163,30 +163,37 @@ static __always_inline int flow_find(struct packet *p, enum flow_side side)
  * Stores the flow that turns p->tuple into p->to.
  *
  * in    p->to; new
- * out   0 with p->flow_flags and flow_direction set; FLOW_TAKEN; -OUTCOME_FLOWS_FULL;
- *       -OUTCOME_BROKEN_STATE: another CPU made and ended the flow meanwhile
+ * out   0 with p->flow_flags and flow_direction set; FLOW_TAKEN; FLOW_EXISTS (flow_join);
+ *       -OUTCOME_FLOWS_FULL
  *
- * When another CPU opened the same flow first, that one is used: p->to is then its, and
- * p->egress, which was found for another backend, is 0 again. A function of its own: its
- * variables are too many to be on the stack beside those of who calls it.
+ * A function of its own: its variables are too many to be on the stack beside those of who
+ * calls it, and a global one, so that the verifier looks at it once.
  */
-static __noinline int flow_add(struct packet *p, const struct flow_new *new)
+__noinline int flow_add(struct packet *p, const struct flow_new *new)
 {
-	int ret = flow_store_add(&p->tuple, &p->to, new);
-	const struct flow *first;
-	struct tuple key;
+	int ret;
 
-	if (!ret) {
-		p->flow_flags = new->flags;
-		p->backend = new->backend;
-		p->flow_direction = FLOW_FORWARD;
-		return OUTCOME_CONTINUE;
-	}
-	if (ret != FLOW_EXISTS)
+	if (!p || !new)
+		return -OUTCOME_BROKEN_STATE;
+	ret = flow_store_add(&p->tuple, &p->to, new);
+	if (ret)
 		return ret;
-	/* A copy: see flow_store_add. */
-	key = p->tuple;
-	first = flow_store_find(&key);
+	p->flow_flags = new->flags;
+	p->backend = new->backend;
+	p->flow_direction = FLOW_FORWARD;
+	return OUTCOME_CONTINUE;
+}
+
+/*
+ * The packet of a flow that flow_add says another CPU has opened first: p->to is then that
+ * one's, and p->egress, which was found for another backend, is 0 again.
+ *
+ * out   0; -OUTCOME_BROKEN_STATE: it has ended meanwhile
+ */
+static __noinline int flow_join(struct packet *p)
+{
+	const struct flow *first = flow_store_find(&p->tuple);
+
 	if (!first)
 		return -OUTCOME_BROKEN_STATE;
 	flow_use(p, first);

@@ -59,9 +59,10 @@ static __always_inline int fragment_join(struct packet *p, const struct fragment
 
 /*
  * Notes what first fragment p is part of; ignore: no Service's. A write that fails means
- * that its later fragments count as unknown.
+ * that its later fragments count as unknown. A function of its own: whole datagrams do without
+ * what it has on the stack.
  */
-static __always_inline void fragment_remember(const struct packet *p, bool ignore)
+static __noinline void fragment_remember(const struct packet *p, bool ignore)
 {
 	struct fragment first = {
 		.seen_ns = clock_coarse_ns(),

@@ -33,12 +33,6 @@ static __always_inline void snat_count(bool first_round, __u32 tries)
  * stack than it needs, since they are on top of all else.
  */
 
-/* flow_add with the source port in p->to. */
-__noinline int snat_claim(struct packet *p, const struct flow_new *new)
-{
-	return p && new ? flow_add(p, new) : -OUTCOME_BROKEN_STATE;
-}
-
 /* A round of the search. */
 __noinline int snat_search(context *ctx, struct packet *p, struct flow_new *new, __u32 own_address,
 			   __u32 round)
@@ -53,7 +47,7 @@ __noinline int snat_search(context *ctx, struct packet *p, struct flow_new *new,
 					     snat_port_at(bpf_get_prandom_u32(), round);
 		/* Where ports are scarce most tries end with the first question. */
 		if (!flow_half_for_replies(p) && !snat_is_taken(ctx, p, own_address))
-			ret = snat_claim(p, new);
+			ret = flow_add(p, new);
 	}
 	snat_count(!round, i);
 	return ret;

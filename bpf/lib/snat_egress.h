@@ -50,7 +50,7 @@ static __noinline int snat_egress_move(struct packet *p)
 {
 	struct flow_new new = {.flags = FLOW_SNAT | FLOW_OF_NODE};
 	context *ctx = p->ctx;
-	int of;
+	int of, ret;
 
 	p->to = p->tuple;
 	of = flow_half_for_replies(p);
@@ -61,7 +61,8 @@ static __noinline int snat_egress_move(struct packet *p)
 	new.slot = flow_slot_claim();
 	if (new.slot == FLOW_SLOT_NONE)
 		return -OUTCOME_FLOWS_FULL;
-	return snat_add_flow(p, &new, true);
+	ret = snat_add_flow(p, &new, true);
+	return ret == FLOW_EXISTS ? flow_join(p) : ret;
 }
 
 /*
