@@ -90,8 +90,9 @@ struct flow_hand {
 struct flow_stats {
 	__u64 evicted; /* unconfirmed or closed flows ended before their time: their slot was needed
 			*/
-	__u64 snat_flows; /* flows that asked for a source port */
-	__u64 snat_tries; /* ports that were tried for them */
+	__u64 snat_flows;  /* flows that asked for a source port */
+	__u64 snat_tries;  /* ports that were tried for them */
+	__u64 snat_due_ns; /* CLOCK_MONOTONIC: when all tries so far are paid for (lib/snat.h) */
 };
 
 /* Whom a session affinity binds: a network namespace (socket layer) or an address (packets). */

@@ -88,7 +88,12 @@ enum outcome {
 	OUTCOME_PORT_MOVED = 34,
 	/* XDP: a Service's packet that needs tc, or a backend on this node: passes unchanged. */
 	OUTCOME_LEFT_TO_TC = 35,
-	OUTCOME_COUNT = 36,
+	/* A packet to a frontend of a flow that the kernel's NAT translates: left to the stack. */
+	OUTCOME_KERNEL_FLOW = 36,
+	/* No free source port in the first tries, and this CPU has made all others that it may
+	 * make. */
+	OUTCOME_SNAT_LIMITED = 37,
+	OUTCOME_COUNT = 38,
 };
 
 /* Index of the program in the counters. */

@@ -141,7 +141,7 @@ static __noinline int fragment_release(struct packet *p)
 /*
  * Notes for the later ones what first fragment p is part of.
  *
- * in    ret, what became of it: 0 = a Service's
+ * in    ret, what became of it: 0 = a Service's; OUTCOME_KERNEL_FLOW: that, but the stack's
  * out   ret; -OUTCOME_FRAGMENT_RELEASED
  */
 static __always_inline int fragment_settle(struct packet *p, int ret)
@@ -151,8 +151,12 @@ static __always_inline int fragment_settle(struct packet *p, int ret)
 		return fragment_release(p);
 	}
 	/* Spares the host's own fragments being held. */
-	if (ret > 0 && fragment_is_for_node(p))
+	if (ret > 0 && fragment_is_for_node(p)) {
 		fragment_remember(p, true);
+	} else if (ret == OUTCOME_KERNEL_FLOW) {
+		fragment_remember(p, true);
+		return fragment_release(p) ?: ret;
+	}
 	return ret;
 }
 

@@ -10,6 +10,7 @@
 #define WAGGLE_LIB_OPEN_H
 
 #include "client.h"
+#include "conntrack.h"
 #include "flow.h"
 #include "frontend_lookup.h"
 #include "martian.h"
@@ -62,6 +63,9 @@ static __noinline int open_choose(struct packet *p, struct flow_new *new)
 		return OUTCOME_NOT_SERVICE;
 	if (martian_source(p))
 		return -OUTCOME_MARTIAN;
+	/* Before all that may refuse it: what began there goes on there. */
+	if (cfg_adopt_conntrack && conntrack_translates(p->ctx, &p->tuple, p->ipv4))
+		return OUTCOME_KERNEL_FLOW;
 	new->service = frontend->service;
 	service = service_get(new->service);
 	if (!service)

@@ -3,28 +3,62 @@
  * snat.h: stores a flow with a source port that makes its replies unlike all others.
  *
  * A port is taken when a flow's replies, a socket of this node, a frontend or conntrack has
- * it (snat_taken.h). The flow table decides: storing the reply half is the claim.
+ * it (snat_taken.h). The flow table decides: storing the reply half is the claim. The tries
+ * are bounded for each flow and, where ports are scarce, for each CPU and second.
  *
  * maps  flow_stats_v1 (write); flows through flow.h
  */
 #ifndef WAGGLE_LIB_SNAT_H
 #define WAGGLE_LIB_SNAT_H
 
+#include "clock.h"
 #include "flow.h"
 #include "packet.h"
 #include "snat_ports.h"
 #include "snat_taken.h"
 
-/* Adds the tries of a round of the search. */
-static __always_inline void snat_count(bool first_round, __u32 tries)
+/*
+ * Tries that a CPU may make in a second, the first ones of each flow not counted; 0 = no limit.
+ * A try that fails takes 0.3 us: once a backend has no port left, each SYN to it pays for all
+ * tries, and a flood of them would take the CPU. At this rate it takes a sixteenth.
+ */
+const volatile __u32 cfg_snat_tries_rate = 200000;
+
+/* What may be tried at once: a tenth of a second's. */
+#define SNAT_BURST_NS 100000000ULL
+
+/* Three quarters of the ports taken, nine flows of ten get one in so many tries. */
+#define SNAT_TRIES_FREE 8
+
+/* Tries that a round of the search may make. */
+static __always_inline __u32 snat_tries_allowed(const struct flow_stats *stats, __u32 round)
 {
-	__u32 zero = 0;
-	struct flow_stats *stats = bpf_map_lookup_elem(&flow_stats_v1, &zero);
+	if (!cfg_snat_tries_rate || !stats ||
+	    (__s64)(stats->snat_due_ns - clock_coarse_ns()) <= (__s64)SNAT_BURST_NS)
+		return SNAT_TRIES_A_ROUND;
+	return round ? 0 : SNAT_TRIES_FREE;
+}
+
+/*
+ * Counts the tries of a round, and pays for those that are not free. They are paid for evenly,
+ * so the time when all of them are tells what is left.
+ */
+static __always_inline void snat_count(struct flow_stats *stats, __u32 round, __u32 tries)
+{
+	__u64 now;
 
 	if (!stats)
 		return;
-	stats->snat_flows += first_round;
+	stats->snat_flows += !round;
 	stats->snat_tries += tries;
+	if (!round)
+		tries -= tries < SNAT_TRIES_FREE ? tries : SNAT_TRIES_FREE;
+	if (!tries || !cfg_snat_tries_rate)
+		return;
+	now = clock_coarse_ns();
+	if ((__s64)(stats->snat_due_ns - now) < 0)
+		stats->snat_due_ns = now;
+	stats->snat_due_ns += tries * (NSEC_PER_SEC / cfg_snat_tries_rate);
 }
 
 /*
@@ -37,26 +71,31 @@ static __always_inline void snat_count(bool first_round, __u32 tries)
 __noinline int snat_search(context *ctx, struct packet *p, struct flow_new *new, __u32 own_address,
 			   __u32 round)
 {
+	__u32 zero = 0;
+	struct flow_stats *stats = bpf_map_lookup_elem(&flow_stats_v1, &zero);
+	__u32 allowed = snat_tries_allowed(stats, round);
 	int ret = FLOW_TAKEN;
 	__u32 i;
 
 	if (!p || !new)
 		return -OUTCOME_BROKEN_STATE;
-	for (i = 0; i < SNAT_TRIES_A_ROUND && ret == FLOW_TAKEN; i++) {
+	if (!allowed)
+		return -OUTCOME_SNAT_LIMITED;
+	for (i = 0; i < SNAT_TRIES_A_ROUND && i < allowed && ret == FLOW_TAKEN; i++) {
 		p->to.sport = !round && !i ? snat_port_of_client(&p->tuple) :
 					     snat_port_at(bpf_get_prandom_u32(), round);
 		/* Where ports are scarce most tries end with the first question. */
 		if (!flow_half_for_replies(p) && !snat_is_taken(ctx, p, own_address))
 			ret = flow_add(p, new);
 	}
-	snat_count(!round, i);
+	snat_count(stats, round, i);
 	return ret;
 }
 
 /*
  * in    p->to without its source port; new as flow_add wants it; whether the source is
  *       an address of this node
- * out   as flow_add, with -OUTCOME_SNAT_EXHAUSTED instead of FLOW_TAKEN
+ * out   as flow_add, with -OUTCOME_SNAT_EXHAUSTED or -OUTCOME_SNAT_LIMITED instead of FLOW_TAKEN
  */
 static __always_inline int snat_add_flow(struct packet *p, struct flow_new *new, bool own_address)
 {

@@ -42,7 +42,7 @@ static __noinline bool snat_egress_is_stray(context *ctx, const struct packet *p
 	if (!ctx->ingress_ifindex || !conntrack_can_be_asked())
 		return false;
 	size = sock_tuple_make_reply(&reply, &p->tuple, p->ipv4);
-	return conntrack_ask(ctx, &reply, size, p->tuple.proto) == CONNTRACK_NONE;
+	return !conntrack_knows(ctx, &reply, size, p->tuple.proto);
 }
 
 /* Gives the packet's connection a port that no flow has. */

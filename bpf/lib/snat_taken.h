@@ -57,7 +57,7 @@ __noinline int snat_is_taken(context *ctx, struct packet *p, __u32 own_address)
 	if (own_address && (packet_is_tcp(p) ? snat_has_tcp_socket(ctx, &reply, size) :
 					       snat_has_udp_socket(ctx, &reply, size)))
 		return 1;
-	return conntrack_ask(ctx, &reply, size, p->to.proto) != CONNTRACK_NONE;
+	return conntrack_knows(ctx, &reply, size, p->to.proto);
 }
 
 #endif

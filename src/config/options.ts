@@ -160,6 +160,15 @@ export const OPTIONS = {
     stability: 'beta',
     group: 'General',
   }),
+  adoptConntrack: option<'auto' | 'on' | 'off'>({
+    flag: 'adopt-conntrack',
+    type: choice('auto', 'on', 'off'),
+    fallback: { value: 'auto' },
+    description:
+      "Leave packets of flows that the kernel's NAT already translates, as kube-proxy's do, to the kernel until they end; otherwise the next datagram of such an exchange gets a backend anew. `auto` does so if connection tracking holds any entry when the agent starts. It costs new flows alone.",
+    stability: 'beta',
+    group: 'General',
+  }),
   devices: option<readonly string[]>({
     flag: 'devices',
     type: list(

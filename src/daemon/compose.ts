@@ -98,6 +98,7 @@ function makeEbpf(config: Config, native: Native, logger: Logger): EbpfDataplane
       first: config.sourcePorts,
       last: config.sourcePortsLast === 'none' ? undefined : config.sourcePortsLast,
     },
+    adoptConntrack: config.adoptConntrack,
     xdp: config.xdp,
     xdpDropUnknownPorts: config.xdpDropUnknownPorts,
     timeouts: {

@@ -21,6 +21,12 @@ interface LoadedObject {
   readonly maps: readonly string[]
 }
 
+/** What is off by default is verified, too. */
+const SWITCHED_ON: Readonly<Record<string, readonly string[]>> = {
+  'tc.bpf.o': ['cfg_adopt_conntrack'],
+  'xdp.bpf.o': ['cfg_adopt_conntrack'],
+}
+
 /** Small maps: this is about the verifier, and the defaults would cost 100 MB an object. */
 function load(name: string, entries: number): LoadedObject {
   const object = loadNative().openObject(join(ROOT, 'build/bpf', name))
@@ -28,6 +34,7 @@ function load(name: string, entries: number): LoadedObject {
     for (const map of Object.values(maps)) {
       if (map.maxEntries > entries) object.setMaxEntries(map.name, entries)
     }
+    for (const constant of SWITCHED_ON[name] ?? []) object.setConstant(constant, Uint8Array.of(1))
     object.load()
     const programs = object.programNames().map(each => {
       const program = object.program(each)

@@ -211,7 +211,7 @@ describe.skipIf(lacking)('every way out of the packet programs', () => {
 
   test('each outcome of the packet layer occurs in these tests', () => {
     const here = new Set([...LEFT_ALONE, ...DROPPED, ...ANSWERED].map(each => each.outcome))
-    // Others: journeys; tc-snat, tc-snat-egress; the socket layer; a helper's refusal, which no packet provokes.
+    // Others: journeys; tc-snat, tc-snat-egress, tc-adopt; the socket layer; a helper's refusal, which no packet provokes.
     // tc-fragments, tc-parse and tc-martian have theirs.
     const arriving = [
       'bad_fragment',
@@ -230,6 +230,8 @@ describe.skipIf(lacking)('every way out of the packet programs', () => {
       'snat_exhausted',
       'flows_full',
       'port_moved',
+      'snat_limited',
+      'kernel_flow',
       ...arriving,
       ...replies,
     ]

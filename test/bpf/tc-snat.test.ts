@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { afterEach, describe, expect, test } from 'vitest'
+import { toBytes, u32 } from '../../src/ebpf/codec.js'
 import { tcp, udp } from './packet.js'
 import { missing, TcNode, type TcNodeOptions } from './tc-node.js'
 
@@ -84,6 +85,25 @@ describe.skipIf(lacking)('source ports', () => {
       expect(open(proto, 41000)).toMatchObject({ outcome: 'snat_exhausted', verdict: 'drop' })
       expect(node?.services.flows()).toHaveLength(8)
       expect(node?.flowStats()).toMatchObject({ snatFlows: 5, snatTries: (before?.snatTries ?? 0) + 512 })
+    })
+
+    test('row 35: a flood to a backend without a free port pays for eight tries a SYN and a few more a second', () => {
+      const rate = 1000
+      const at = start({ snatPorts: [2000, 2003], constants: { cfg_snat_tries_rate: toBytes(u32, rate) } })
+      for (let port = 40000; port < 40004; port++) expect(open('TCP', port).outcome).toBe('forwarded')
+      const before = at.flowStats().snatTries
+      const began = performance.now()
+      const flood = Array.from({ length: 500 }, (_, i) => open('TCP', 41000 + i))
+      const seconds = (performance.now() - began) / 1000
+      expect(new Set(flood.map(step => step.verdict))).toEqual(new Set(['drop']))
+      const limited = flood.filter(step => step.outcome === 'snat_limited').length
+      expect(limited).toBeGreaterThan(400)
+      const tries = at.flowStats().snatTries - before
+      expect(tries).toBeGreaterThanOrEqual(8 * flood.length)
+      // What was saved up, and what a round may overdraw, on each CPU; a tick of the clock.
+      expect(tries).toBeLessThan(8 * flood.length + at.cpus * (rate * (0.1 + seconds + 0.01) + 32))
+      // Who wants another backend, or protocol, is not held up.
+      expect(open('UDP', 41000).outcome).toBe('forwarded')
     })
 
     test('the last range is used when the others have no port left, and no sooner', () => {

@@ -15,5 +15,6 @@ describe('XDP before tc', async () => {
   await import('./tc-hairpin.test.js')
   await import('./tc-snat.test.js')
   await import('./tc-snat-conntrack.test.js')
+  await import('./tc-adopt.test.js')
   await import('./tc-outcomes.test.js')
 })

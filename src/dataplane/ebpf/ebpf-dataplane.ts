@@ -13,6 +13,7 @@ import { dumpMaps } from './adopt.js'
 import { Applier } from './applier.js'
 import { CgroupLinks } from './cgroup-links.js'
 import { cleanupPinned } from './cleanup.js'
+import { type AdoptConntrack, adoptionConstants, decideAdoption, readConntrackFacts } from './conntrack-adoption.js'
 import { type Device, DeviceLinks } from './device-links.js'
 import { type FlowTimeouts, sweepFlows, timeoutConstants } from './flow-expiry.js'
 import { Grace } from './grace.js'
@@ -42,6 +43,8 @@ export interface EbpfOptions {
   readonly answerPing?: boolean
   /** Not given: as the programs have them. */
   readonly sourcePorts?: SourcePorts
+  /** Whether flows that the kernel's NAT translates are left to it. Default auto. */
+  readonly adoptConntrack?: AdoptConntrack
   readonly logger: Logger
   readonly clock: Clock
   /** Default off. */
@@ -97,7 +100,12 @@ export class EbpfDataplane implements Dataplane {
   async start(): Promise<void> {
     const { native, objectsDir, bpffs, cgroup, limits, timeouts, sourcePorts, logger, clock, clsact } = this.#options
     const { answerPing = false, xdp = 'off', xdpDropUnknownPorts = false } = this.#options
-    const shared = { ...timeoutConstants(timeouts), ...(sourcePorts ? sourcePortConstants(sourcePorts) : {}) }
+    const adoption = decideAdoption(this.#options.adoptConntrack ?? 'auto', readConntrackFacts())
+    const shared = {
+      ...timeoutConstants(timeouts),
+      ...(sourcePorts ? sourcePortConstants(sourcePorts) : {}),
+      ...adoptionConstants(adoption),
+    }
     native.mountBpffs(bpffs)
     const loaded = loadObjects(
       native,
@@ -134,6 +142,8 @@ export class EbpfDataplane implements Dataplane {
     const sweptAt = clock.monotonic()
     this.#running = { maps, grace, applier, cgroup: links, devices, stale, programs: loaded.programs, sweptAt }
     logger.info('adopted', { ...applier.used })
+    if (adoption.warning) logger.warn(adoption.warning, { reason: adoption.reason })
+    else logger.info('flows that the kernel translates', { left: adoption.on, reason: adoption.reason })
   }
 
   async apply(desired: DesiredState, changed: ReadonlySet<string> | undefined, prune: boolean): Promise<ApplyReport> {

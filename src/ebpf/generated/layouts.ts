@@ -39,7 +39,9 @@ export const Outcome = {
   REPLY_LIMITED: 33,
   PORT_MOVED: 34,
   LEFT_TO_TC: 35,
-  COUNT: 36,
+  KERNEL_FLOW: 36,
+  SNAT_LIMITED: 37,
+  COUNT: 38,
 } as const
 export type Outcome = (typeof Outcome)[keyof typeof Outcome]
 
@@ -81,6 +83,8 @@ export const outcomeNames: Readonly<Record<number, string>> = {
   33: 'reply_limited',
   34: 'port_moved',
   35: 'left_to_tc',
+  36: 'kernel_flow',
+  37: 'snat_limited',
 }
 
 /** enum hook */
@@ -875,27 +879,31 @@ export interface FlowStats {
   readonly evicted: bigint
   readonly snatFlows: bigint
   readonly snatTries: bigint
+  readonly snatDueNs: bigint
 }
 
-/** struct flow_stats, 24 bytes */
+/** struct flow_stats, 32 bytes */
 export const flowStats = {
   name: 'flow_stats',
-  size: 24,
+  size: 32,
   offsets: {
     evicted: 0,
     snatFlows: 8,
     snatTries: 16,
+    snatDueNs: 24,
   },
   encode(view: DataView, at: number, value: FlowStats): void {
     view.setBigUint64(at, uint64(value.evicted, 'flow_stats.evicted'), true)
     view.setBigUint64(at + 8, uint64(value.snatFlows, 'flow_stats.snat_flows'), true)
     view.setBigUint64(at + 16, uint64(value.snatTries, 'flow_stats.snat_tries'), true)
+    view.setBigUint64(at + 24, uint64(value.snatDueNs, 'flow_stats.snat_due_ns'), true)
   },
   decode(view: DataView, at: number): FlowStats {
     return {
       evicted: view.getBigUint64(at, true),
       snatFlows: view.getBigUint64(at + 8, true),
       snatTries: view.getBigUint64(at + 16, true),
+      snatDueNs: view.getBigUint64(at + 24, true),
     }
   },
 } as const satisfies Codec<FlowStats> & { offsets: Readonly<Record<string, number>> }
@@ -1258,7 +1266,7 @@ export const maps = {
     name: 'outcomes_v1',
     type: 6,
     flags: 0,
-    maxEntries: 288,
+    maxEntries: 304,
     key: u32,
     value: outcomeStats,
   } satisfies MapLayout<number, OutcomeStats>,
