@@ -5,6 +5,7 @@
 #include <linux/bpf.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 
 #include "fd.h"
@@ -58,6 +59,28 @@ std::string ShapeDifference(const bpf_map* declared, const MapState& existing) {
   compare("max_entries", bpf_map__max_entries(declared), existing.max_entries);
   compare("map_flags", bpf_map__map_flags(declared), existing.flags);
   return differences;
+}
+
+// While this lives, signals wait. One that is pending makes the verifier give up (EAGAIN), and
+// libbpf tries five times only: a timer's signals, a profiler's say, come more often than that.
+class SignalsHeld {
+ public:
+  SignalsHeld() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before_);
+  }
+  ~SignalsHeld() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+int LoadUninterrupted(bpf_object* object) {
+  SignalsHeld held;
+  return bpf_object__load(object);
 }
 
 }  // namespace
@@ -204,7 +227,7 @@ Napi::Value BpfObject::Load(const Napi::CallbackInfo& info) {
   state_.tried = true;
   // libbpf raises RLIMIT_MEMLOCK itself where the kernel still counts by it.
   LogCapture log;
-  if (int error = bpf_object__load(state_.object.get()))
+  if (int error = LoadUninterrupted(state_.object.get()))
     throw SystemError(info.Env(), -error, "bpf_object__load", state_.name, log.text());
   state_.loaded = true;
   return info.Env().Undefined();

@@ -176,9 +176,9 @@ export class EbpfDataplane implements Dataplane {
     const restored = [...cgroup.repair(hooks), ...devices.repair()]
     const now = this.#options.clock.monotonic()
     const share = Math.min(1, (now - running.sweptAt) / (SWEEP_SECONDS * 1000))
-    running.sweptAt = now
     const sweep = running.programs.get('flow_sweep')
-    if (sweep) sweepFlows(sweep, running.maps.handles.flowSlots.info.maxEntries, share)
+    // Interrupted: the next look does this one's share, too.
+    if (!sweep || sweepFlows(sweep, running.maps.handles.flowSlots.info.maxEntries, share)) running.sweptAt = now
     return restored
   }
 

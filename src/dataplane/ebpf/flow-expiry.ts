@@ -1,3 +1,4 @@
+import { codeOf } from '../../base/errors.js'
 import { toBytes, u32 } from '../../ebpf/codec.js'
 import { type Flow, FlowDirection, FlowSent, FlowState, flow, type Tuple, tuple } from '../../ebpf/generated/layouts.js'
 import type { BpfProgram } from '../../ebpf/native.js'
@@ -101,8 +102,16 @@ const NO_PACKET = new Uint8Array(64)
  * Has the programs look at the next `share` (0 to 1) of all slots and end the flows whose
  * time is over. Never from here: between our look at a flow and its end its client might
  * have opened another one in its place.
+ *
+ * False: a signal ended that early, as the kernel does with repeated runs.
  */
-export function sweepFlows(program: BpfProgram, slots: number, share: number): void {
+export function sweepFlows(program: BpfProgram, slots: number, share: number): boolean {
   const repeat = Math.ceil((slots * share) / SLOTS_PER_RUN)
-  if (repeat > 0) program.testRun({ data: NO_PACKET, repeat })
+  try {
+    if (repeat > 0) program.testRun({ data: NO_PACKET, repeat })
+    return true
+  } catch (error) {
+    if (codeOf(error) === 'EINTR') return false
+    throw error
+  }
 }

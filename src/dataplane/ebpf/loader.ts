@@ -24,6 +24,9 @@ export interface Loaded {
   readonly programs: ReadonlyMap<string, BpfProgram>
 }
 
+/** A signal may interrupt a load; as many times in a row as this it is something else. */
+const LOAD_ATTEMPTS = 5
+
 /** Values of the constants (`cfg_*`) of an object file, as its memory holds them. */
 export type Constants = Readonly<Partial<Record<ObjectFile, Readonly<Record<string, Uint8Array>>>>>
 
@@ -53,11 +56,9 @@ export function loadObjects(
     }
     for (const file of OBJECTS) {
       if (without.includes(file)) continue
-      const object = native.openObject(join(objectsDir, file))
+      const object = openLoaded(native, join(objectsDir, file), file, handles, limits, constants[file] ?? {}, logger)
       try {
-        setConstants(native, object)
-        for (const [name, bytes] of Object.entries(constants[file] ?? {})) object.setConstant(name, bytes)
-        loadObject(object, file, handles, pins, limits)
+        takeMaps(object, handles, pins)
         for (const name of object.programNames()) {
           const program = object.program(name)
           pins.replace('programs', name, program)
@@ -97,10 +98,48 @@ function setConstants(native: Native, object: BpfObject): void {
   object.setConstant('cfg_node_netns', bytes)
 }
 
-function loadObject(object: BpfObject, file: string, handles: Map<MapName, BpfMap>, pins: Pins, limits: Limits): void {
+/** An object that is loaded onto the known maps. An object that failed to load is of no more use: each try opens it anew. */
+function openLoaded(
+  native: Native,
+  path: string,
+  file: ObjectFile,
+  known: ReadonlyMap<MapName, BpfMap>,
+  limits: Limits,
+  constants: Readonly<Record<string, Uint8Array>>,
+  logger: Logger,
+): BpfObject {
+  for (let attempt = 1; ; attempt++) {
+    const object = native.openObject(path)
+    try {
+      setConstants(native, object)
+      for (const [name, bytes] of Object.entries(constants)) object.setConstant(name, bytes)
+      setMaps(object, known, limits)
+      const failure = loadFailure(object)
+      if (failure === undefined) return object
+      if (codeOf(failure) !== 'EAGAIN' || attempt === LOAD_ATTEMPTS) throw loadError(file, failure)
+    } catch (error) {
+      object.close()
+      throw error
+    }
+    object.close()
+    logger.warn('loading was interrupted and is tried again', { file, attempt })
+  }
+}
+
+/** Loads the object; what the kernel has against it, or undefined. */
+function loadFailure(object: BpfObject): unknown {
+  try {
+    object.load()
+    return undefined
+  } catch (error) {
+    return error
+  }
+}
+
+/** Sizes of the maps that are still to be made, and handles of the others. */
+function setMaps(object: BpfObject, handles: ReadonlyMap<MapName, BpfMap>, limits: Limits): void {
   const sizes = sizesOf(limits)
   const declared = new Set(object.mapNames())
-  const fresh: MapName[] = []
   for (const name of MAP_NAMES) {
     const mapName = layouts[name].name
     if (!declared.has(mapName)) continue
@@ -108,17 +147,18 @@ function loadObject(object: BpfObject, file: string, handles: Map<MapName, BpfMa
     const size = known ? known.info.maxEntries : sizes[name]
     if (size) object.setMaxEntries(mapName, size)
     if (known) object.reuseMap(mapName, known)
-    else fresh.push(name)
   }
-  try {
-    object.load()
-  } catch (cause) {
-    throw loadError(file, cause)
-  }
-  for (const name of fresh) {
-    const map = object.map(layouts[name].name)
+}
+
+/** Pins the maps that the object has made. */
+function takeMaps(object: BpfObject, handles: Map<MapName, BpfMap>, pins: Pins): void {
+  const declared = new Set(object.mapNames())
+  for (const name of MAP_NAMES) {
+    const mapName = layouts[name].name
+    if (!declared.has(mapName) || handles.has(name)) continue
+    const map = object.map(mapName)
     handles.set(name, map)
-    map.pin(pins.path('maps', layouts[name].name))
+    map.pin(pins.path('maps', mapName))
   }
 }
 
