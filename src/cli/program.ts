@@ -1,5 +1,4 @@
 import { Command, Option } from 'commander'
-import { KUBE_PROXY_FIELDS } from '../config/kube-proxy-fields.js'
 import { environmentName, OPTION_KEYS, type OptionKey, optionOf } from '../config/options.js'
 import { SUBJECTS, type Subject } from '../inspect/subjects.js'
 import { EXIT } from './exit.js'
@@ -18,16 +17,38 @@ export interface ShowFlags {
   readonly service?: string
 }
 
+export interface RenderFlags {
+  readonly output: 'text' | 'json'
+  readonly family: '4' | '6' | 'both'
+}
+
+export interface CleanupFlags {
+  readonly dataplane: 'ebpf' | 'iptables'
+  readonly dryRun?: boolean
+}
+
 /** What the commands do; the command line itself decides nothing. */
 export interface Actions {
   run(given: GivenFlags): Promise<void>
   show(subject: Subject, given: GivenFlags, flags: ShowFlags): Promise<void>
-  cleanup(given: GivenFlags, dryRun: boolean): Promise<void>
+  render(given: GivenFlags, flags: RenderFlags): Promise<void>
+  cleanup(given: GivenFlags, flags: CleanupFlags): Promise<void>
   version(output: 'text' | 'json'): Promise<void>
 }
 
 /** Settings that tools beside the agent need to find what it left in the kernel. */
 const PLACE_KEYS: readonly OptionKey[] = ['bpffs', 'pinDir']
+
+/** Settings on which rules depend. */
+const RENDER_KEYS: readonly OptionKey[] = [
+  'dataplane',
+  'source',
+  'nodeName',
+  'nodePortAddresses',
+  'localhostNodePorts',
+  'clusterCidr',
+  'iptablesProfile',
+]
 
 /** The command tree with its help, bound to `actions`. */
 export function buildProgram(actions: Actions): Command {
@@ -40,14 +61,8 @@ export function buildProgram(actions: Actions): Command {
 
   const run = program.command('run').description('run the agent of this node')
   addSettings(run, OPTION_KEYS)
-  addKubeProxyFlags(run)
   run
-    .addOption(
-      new Option(
-        '--config <path>',
-        "YAML file with the same settings, or kube-proxy's configuration file (WAGGLE_CONFIG)",
-      ).helpGroup('General:'),
-    )
+    .addOption(new Option('--config <path>', 'YAML file with the same settings (WAGGLE_CONFIG)').helpGroup('General:'))
     .allowUnknownOption()
     .allowExcessArguments()
     .addHelpText('after', RUN_HELP)
@@ -68,15 +83,27 @@ export function buildProgram(actions: Actions): Command {
     command.action(() => actions.show(subject, givenFlags(command), command.opts() as ShowFlags))
   }
 
+  const render = program
+    .command('render')
+    .description(
+      'print the rules that a dataplane would write for a folder of manifests; changes nothing, needs no root',
+    )
+    .addOption(new Option('-o, --output <format>', 'how to print them').choices(['text', 'json']).default('text'))
+    .addOption(new Option('--family <number>', 'of which addresses').choices(['4', '6', 'both']).default('4'))
+  addSettings(render, RENDER_KEYS)
+  render
+    .addHelpText('after', RENDER_HELP)
+    .action(() => actions.render(givenFlags(render), render.opts() as RenderFlags))
+
   const cleanup = program
     .command('cleanup')
     .description('remove everything that waggle made in the kernel, and nothing else')
     .option('--dry-run', 'only say what would be removed')
-    .addOption(new Option('--dataplane <name>', 'whose objects').choices(['ebpf']).default('ebpf'))
+    .addOption(new Option('--dataplane <name>', 'whose objects').choices(['ebpf', 'iptables']).default('ebpf'))
   addSettings(cleanup, [...PLACE_KEYS, 'runDir'])
   cleanup
     .addHelpText('after', CLEANUP_HELP)
-    .action(() => actions.cleanup(givenFlags(cleanup), cleanup.opts().dryRun === true))
+    .action(() => actions.cleanup(givenFlags(cleanup), cleanup.opts() as CleanupFlags))
 
   program
     .command('version')
@@ -92,42 +119,19 @@ function addSettings(command: Command, keys: readonly OptionKey[]): void {
     const { flag, type, fallback, description, group } = optionOf(key)
     const shown = 'value' in fallback ? type.print(fallback.value) : plainText(fallback.derived)
     const option = new Option(
-      `--${flag} ${argument(type.name)}`,
+      `--${flag} <${type.name}>`,
       `${plainText(description)} (default: ${shown}; ${environmentName(flag)})`,
     )
-    collect(option)
+    option.argParser((value: string, before: string[] | undefined) => [...(before ?? []), value])
     command.addOption(keys === OPTION_KEYS ? option.helpGroup(`${group}:`) : option)
   }
-}
-
-/** The flags of kube-proxy that have another name or no meaning here. */
-function addKubeProxyFlags(command: Command): void {
-  for (const { flag, type, effect } of KUBE_PROXY_FIELDS) {
-    if (flag === undefined || OPTION_KEYS.some(key => optionOf(key).flag === flag)) continue
-    const names = flag.length === 1 ? `-${flag}, --${flag}` : `--${flag}`
-    const option = new Option(`${names} ${argument(type.name)}`, plainText(effect)).helpGroup("kube-proxy's flags:")
-    command.addOption(collect(option))
-  }
-}
-
-/** A truth value may be left out, as in Go's flags; it is true then. */
-function argument(typeName: string): string {
-  return typeName === 'true|false' ? `[${typeName}]` : `<${typeName}>`
-}
-
-/** Has the option keep every use of it, as text. */
-function collect(option: Option): Option {
-  if (option.optional) option.preset('true')
-  return option.argParser((value: string, before: string[] | undefined) => [...(before ?? []), value])
 }
 
 /** What was given for the settings on the command line of `command`. */
 function givenFlags(command: Command): GivenFlags {
   const flags = new Map<string, readonly string[]>()
-  for (const flag of new Set([
-    ...OPTION_KEYS.map(key => optionOf(key).flag),
-    ...KUBE_PROXY_FIELDS.flatMap(field => field.flag ?? []),
-  ])) {
+  for (const key of OPTION_KEYS) {
+    const { flag } = optionOf(key)
     const option = command.options.find(candidate => candidate.long === `--${flag}`)
     const value: unknown = option && command.getOptionValue(option.attributeName())
     if (Array.isArray(value)) flags.set(flag, value)
@@ -170,7 +174,19 @@ runs with the same pin directory must be stopped first.
 
 Examples:
   waggle cleanup --dry-run
-  waggle cleanup`
+  waggle cleanup
+  waggle cleanup --dataplane iptables`
+
+const RENDER_HELP = `
+The rules are those of the node --node-name; a Node object with this name among the
+manifests says at which addresses node ports are. Problems of the manifests go to
+standard error.
+
+Examples:
+  waggle render --dataplane iptables --source dir:/etc/waggle/manifests
+  waggle render --dataplane iptables --source dir:. --family both -o json | jq .
+  diff <(waggle render --dataplane iptables --source dir:before) \\
+       <(waggle render --dataplane iptables --source dir:after)`
 
 function showHelp(subject: Subject): string {
   const filtered = subject.byService ? `\n  waggle show ${subject.name} --namespace default --service web` : ''

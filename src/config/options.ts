@@ -1,5 +1,6 @@
 import type { Cidr } from '../model/cidr.js'
 import { SCHEDULERS, type Scheduler } from '../model/desired.js'
+import { IPTABLES_PROFILES, IPTABLES_VARIANTS, type IptablesProfile, type IptablesVariant } from '../model/iptables.js'
 import type { PortRange } from '../model/port-range.js'
 import {
   type BindAddress,
@@ -89,8 +90,27 @@ export const OPTIONS = {
     flag: 'dataplane',
     type: choice('ebpf', 'nftables', 'iptables', 'ipvs'),
     fallback: { value: 'ebpf' },
-    description: 'What programs the kernel. Only `ebpf` is available yet.',
+    description:
+      'What programs the kernel: `ebpf` is BPF, `iptables` writes the rules that kube-proxy writes in its iptables mode. `nftables` and `ipvs` are not available yet.',
     stability: 'stable',
+    group: 'General',
+  }),
+  iptablesProfile: option<IptablesProfile>({
+    flag: 'iptables-profile',
+    type: choice(...IPTABLES_PROFILES),
+    fallback: { value: '1.25' },
+    description:
+      "The version of kube-proxy from which on rules look as `--dataplane iptables` writes them. The newest is every version's up to today.",
+    stability: 'beta',
+    group: 'General',
+  }),
+  iptablesVariant: option<'auto' | IptablesVariant>({
+    flag: 'iptables-variant',
+    type: choice('auto', ...IPTABLES_VARIANTS),
+    fallback: { value: 'auto' },
+    description:
+      'Which interface of the kernel `--dataplane iptables` uses: `auto` is the one in which the kubelet has its chains, else the one with more rules.',
+    stability: 'beta',
     group: 'General',
   }),
   scheduler: option<Scheduler>({
@@ -349,15 +369,6 @@ export const OPTIONS = {
     stability: 'stable',
     group: 'Timing',
   }),
-  oomScoreAdj: option<number>({
-    flag: 'oom-score-adj',
-    type: integer(-1000, 1000),
-    fallback: { derived: 'as it is' },
-    description:
-      'How gladly the kernel ends the agent when memory runs out, -1000 (never) to 1000. Below what it was takes CAP_SYS_RESOURCE; without it a warning says so. Services go on without the agent.',
-    stability: 'stable',
-    group: 'General',
-  }),
   metricsBindAddress: option<BindAddress>({
     flag: 'metrics-bind-address',
     type: bindAddress(10249),
@@ -371,14 +382,6 @@ export const OPTIONS = {
     type: bindAddress(10256),
     fallback: { value: Object.freeze({ host: '0.0.0.0', port: 10256 }) },
     description: 'Where `/healthz`, `/livez` and `/readyz` are served. Port 10256 is added where it is missing.',
-    stability: 'stable',
-    group: 'HTTP',
-  }),
-  bindAddressHardFail: option<boolean>({
-    flag: 'bind-address-hard-fail',
-    type: bool,
-    fallback: { value: false },
-    description: 'End with status 1 where one of these addresses cannot be had at start, instead of trying again.',
     stability: 'stable',
     group: 'HTTP',
   }),

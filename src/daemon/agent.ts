@@ -1,7 +1,6 @@
 import type { Clock } from '../base/clock.js'
 import type { Logger } from '../base/log.js'
-import { type Config, printConfig } from '../config/config.js'
-import { printBindAddress } from '../config/types.js'
+import type { Config } from '../config/config.js'
 import type { Dataplane } from '../dataplane/dataplane.js'
 import type { Inspection } from '../dataplane/inspection.js'
 import { type HealthAnswer, type HealthInput, healthz, livez, readyz } from '../health/health.js'
@@ -19,6 +18,7 @@ import { type Change, Store } from '../state/store.js'
 import { DaemonError } from './errors.js'
 import { HealthCheckPorts } from './health-check-ports.js'
 import { type HttpRoute, HttpServer, json, plain } from './http-server.js'
+import { plannerOptions } from './planner-options.js'
 import { Serial } from './serial.js'
 import { type Readiness, SyncLoop } from './sync-loop.js'
 import { Ticker } from './ticker.js'
@@ -83,13 +83,7 @@ export class Agent {
     this.#ended = new Promise(resolve => {
       this.#fail = resolve
     })
-    this.#planner = new Planner({
-      nodeName: config.nodeName,
-      nodePortAddresses: config.nodePortAddresses,
-      defaultScheduler: config.scheduler,
-      localhostNodePorts: config.localhostNodePorts,
-      clusterCIDRs: config.clusterCidr,
-    })
+    this.#planner = new Planner(plannerOptions(config))
     this.#healthChecks = new HealthChecks(config.nodeName)
     this.#healthCheckPorts = new HealthCheckPorts({
       healthInput: () => this.#healthInput(),
@@ -155,8 +149,7 @@ export class Agent {
   /**
    * Adopts what the kernel holds, then follows the source.
    *
-   * @throws DaemonError PROBE when this machine lacks something, BIND when it has to have
-   * the addresses of its servers and cannot
+   * @throws DaemonError PROBE when this machine lacks something
    */
   async start(): Promise<void> {
     const { config, dataplane, source, readFacts, logger } = this.#parts
@@ -169,23 +162,11 @@ export class Agent {
     await dataplane.start()
     if (!config.devices.includes('auto')) this.#host.start()
     this.#housekeeping.start()
-    await this.#startServers()
+    for (const server of this.#servers) await server.start()
     // Before the first plan: node ports of an earlier run must not be missed for a moment.
     this.#planner.setHostAddresses(ownAddresses(readFacts()))
     await source.start(events => this.#take(events))
     logger.info('started', { source: source.name, dataplane: dataplane.name })
-  }
-
-  async #startServers(): Promise<void> {
-    for (const server of this.#servers) {
-      await server.start()
-      if (server.listening || !this.#parts.config.bindAddressHardFail) continue
-      await this.stop()
-      throw new DaemonError('BIND', {
-        what: `listen on ${printBindAddress(server.address)}, as --bind-address-hard-fail demands`,
-        remedy: 'free the port, choose another address, or leave that setting out',
-      })
-    }
   }
 
   /** Lets go of everything; what the kernel holds stays, and traffic goes on. */
@@ -318,7 +299,6 @@ export class Agent {
       ['/metrics', async () => ({ code: 200, type: registry.contentType, text: await registry.metrics() })],
       ['/proxyMode', () => plain(200, this.#parts.dataplane.name)],
       ['/healthz', () => plain(200, 'ok')],
-      ['/configz', () => json(200, { waggle: printConfig(this.#parts.config) })],
     ])
   }
 }

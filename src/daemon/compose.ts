@@ -2,7 +2,9 @@ import { fileURLToPath } from 'node:url'
 import { systemClock } from '../base/clock.js'
 import type { Logger } from '../base/log.js'
 import type { Config } from '../config/config.js'
+import { cleanupEbpf } from '../dataplane/ebpf/cleanup.js'
 import { EbpfDataplane } from '../dataplane/ebpf/ebpf-dataplane.js'
+import { IptablesDataplane } from '../dataplane/iptables/iptables-dataplane.js'
 import type { Native } from '../ebpf/native.js'
 import { readNetworkFacts } from '../host/facts.js'
 import { DirSource } from '../k8s/dir-source.js'
@@ -12,7 +14,6 @@ import { Agent } from './agent.js'
 import { DaemonError } from './errors.js'
 import { Lock, lockKey } from './lock.js'
 import { jsonLogger, stderrSink, textLogger } from './logger.js'
-import { setOomScore } from './machine.js'
 import { objectsDir } from './paths.js'
 
 /** Writes to standard error as the configuration says. */
@@ -34,13 +35,13 @@ export interface Running {
  * @throws DaemonError, KubeError or NativeError when it cannot start
  */
 export async function startAgent(config: Config, native: Native, logger: Logger, version: string): Promise<Running> {
-  if (config.dataplane !== 'ebpf') {
+  const { dataplane } = config
+  if (dataplane !== 'ebpf' && dataplane !== 'iptables') {
     throw new DaemonError('NOT_AVAILABLE', {
-      what: `use the dataplane ${config.dataplane}: it is not available yet`,
-      remedy: 'use --dataplane ebpf',
+      what: `use the dataplane ${dataplane}: it is not available yet`,
+      remedy: 'use --dataplane ebpf or --dataplane iptables',
     })
   }
-  if (config.oomScoreAdj !== undefined) setOomScore(config.oomScoreAdj, logger)
   // Before the lock, as the lock's name follows from the mounted file system.
   native.mountBpffs(config.bpffs)
   const lock = await Lock.acquire(config.runDir, lockKey(config.bpffs, config.pinDir), config.pinDir, version)
@@ -49,7 +50,7 @@ export async function startAgent(config: Config, native: Native, logger: Logger,
     const agent = new Agent({
       config,
       source,
-      dataplane: makeEbpf(config, native, logger),
+      dataplane: dataplane === 'ebpf' ? makeEbpf(config, native, logger) : makeIptables(config, native, logger),
       readFacts: () => readNetworkFacts(native),
       listenToNetwork: onChange => native.openNetlinkWatch(onChange),
       clock: systemClock,
@@ -77,6 +78,25 @@ async function makeSource(config: Config, logger: Logger): Promise<DirSource | K
   if (config.source.kind === 'dir') return new DirSource(config.source.path)
   const access = await loadKubeAccess(config.kubeconfig === undefined ? {} : { kubeconfig: config.kubeconfig })
   return new KubeSource({ access, servers: config.kubeServers ?? [], nodeName: config.nodeName, log: logger })
+}
+
+/** @throws DaemonError while programs of the ebpf dataplane are attached: both would translate. */
+function makeIptables(config: Config, native: Native, logger: Logger): IptablesDataplane {
+  if (cleanupEbpf(native, config.pinDir, true).length > 0) {
+    throw new DaemonError('OTHER_DATAPLANE', {
+      what: `start the dataplane iptables: programs of the dataplane ebpf are attached (${config.pinDir})`,
+      remedy: 'run `waggle cleanup` first, or use --dataplane ebpf',
+    })
+  }
+  return new IptablesDataplane({
+    profile: config.iptablesProfile,
+    variant: config.iptablesVariant,
+    masqueradeAll: false,
+    anyNodeAddress: config.nodePortAddresses.includes('all'),
+    localhostNodePorts: config.localhostNodePorts,
+    logger,
+    clock: systemClock,
+  })
 }
 
 function makeEbpf(config: Config, native: Native, logger: Logger): EbpfDataplane {

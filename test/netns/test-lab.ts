@@ -67,7 +67,9 @@ export class TestLab {
   }
 
   /** `agentFlags` go to every agent; the lab begins with the given objects. */
-  static async up(options: { objects?: object[]; agentFlags?: string[]; agents?: boolean } = {}): Promise<TestLab> {
+  static async up(
+    options: { objects?: object[]; agentFlags?: string[]; agents?: boolean; dataplane?: string } = {},
+  ): Promise<TestLab> {
     const dir = mkdtempSync(path.join(tmpdir(), 'waggle-netns-'))
     const text = yaml(options.objects ?? [])
     writeFileSync(path.join(dir, 'test.yaml'), text)
@@ -75,7 +77,7 @@ export class TestLab {
       const lab = await up({
         name: labName(),
         nodes: 2,
-        dataplane: 'ebpf',
+        dataplane: options.dataplane ?? 'ebpf',
         source: 'dir',
         manifests: dir,
         agents: options.agents ?? true,

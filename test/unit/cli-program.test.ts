@@ -16,7 +16,9 @@ const actions: Actions = {
       flags.namespace,
       flags.service,
     ]),
-  cleanup: async (given, dryRun) => void calls.push(['cleanup', Object.fromEntries(given.flags), dryRun]),
+  render: async (given, flags) => void calls.push(['render', Object.fromEntries(given.flags), flags]),
+  cleanup: async (given, { dataplane, dryRun = false }) =>
+    void calls.push(['cleanup', Object.fromEntries(given.flags), dataplane, dryRun]),
   version: async output => void calls.push(['version', output]),
 }
 const parse = (...words: string[]) => buildProgram(actions).parseAsync(words, { from: 'user' })
@@ -43,11 +45,24 @@ test('show takes its filters and the places', async () => {
 test('cleanup and version', async () => {
   await parse('cleanup', '--dry-run')
   await parse('cleanup', '--bpffs', '/b', '--run-dir', '/r')
+  await parse('cleanup', '--dataplane', 'iptables')
   await parse('version')
   expect(calls).toEqual([
-    ['cleanup', {}, true],
-    ['cleanup', { bpffs: ['/b'], 'run-dir': ['/r'] }, false],
+    ['cleanup', {}, 'ebpf', true],
+    ['cleanup', { bpffs: ['/b'], 'run-dir': ['/r'] }, 'ebpf', false],
+    ['cleanup', {}, 'iptables', false],
     ['version', 'text'],
+  ])
+})
+
+test('render takes what rules depend on', async () => {
+  await parse('render', '--dataplane', 'iptables', '--source', 'dir:/m', '--node-name', 'node-b', '--family', 'both')
+  expect(calls).toEqual([
+    [
+      'render',
+      { dataplane: ['iptables'], source: ['dir:/m'], 'node-name': ['node-b'] },
+      expect.objectContaining({ family: 'both', output: 'text' }),
+    ],
   ])
 })
 

@@ -1,0 +1,63 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Config } from '../config/config.js'
+import { DirSource } from '../k8s/dir-source.js'
+import type { DesiredState } from '../model/desired.js'
+import type { ProblemEvent, SourceEvent } from '../model/objects.js'
+import { Planner } from '../plan/planner.js'
+import { Store } from '../state/store.js'
+import { DaemonError } from './errors.js'
+import { plannerOptions } from './planner-options.js'
+
+/** Files that are still being written are read after a second. */
+const PATIENCE_MS = 10_000
+
+/** A desired state and what is wrong with the manifests that it comes from. */
+export interface OfflinePlan {
+  readonly state: DesiredState
+  readonly problems: readonly ProblemEvent[]
+}
+
+/**
+ * Plans for a node from a folder of manifests, without a kernel. The addresses of the
+ * machine do not count: what a node port is reached at comes from the Node object.
+ *
+ * @throws DaemonError when the folder cannot be read
+ */
+export async function planFromDir(path: string, config: Config): Promise<OfflinePlan> {
+  const source = new DirSource(path)
+  const store = new Store()
+  const planner = new Planner(plannerOptions(config))
+  const problems: ProblemEvent[] = []
+  let synced = false
+  const take = (events: readonly SourceEvent[]) => {
+    for (const event of events) if (event.type === 'problem') problems.push(event)
+    const change = store.apply(events)
+    synced ||= change.synced
+    problems.push(...planner.update(store, change).problems)
+  }
+  try {
+    await source.start(take)
+    for (let waited = 0; !synced && waited < PATIENCE_MS; waited += 50) await sleep(50)
+  } finally {
+    await source.stop()
+  }
+  if (!synced) {
+    const [first] = problems
+    const why = first?.type === 'problem' ? `: ${first.where}: ${first.message}` : ''
+    throw new DaemonError('UNREADABLE', {
+      what: `read the manifests in ${path}${why}`,
+      remedy: 'name a readable folder with --source dir:PATH',
+    })
+  }
+  return { state: planner.state, problems: standing(problems) }
+}
+
+/** Without those that were resolved later. */
+function standing(events: readonly ProblemEvent[]): ProblemEvent[] {
+  const open = new Map<string, ProblemEvent>()
+  for (const event of events) {
+    if (event.type === 'resolved') open.delete(event.where)
+    else open.set(event.where, event)
+  }
+  return [...open.values()]
+}

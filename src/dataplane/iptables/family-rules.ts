@@ -1,0 +1,193 @@
+import type { DesiredState } from '../../model/desired.js'
+import type { ServiceStatus } from '../dataplane.js'
+import { block, type TableChange, tableChange } from './change.js'
+import { assemble, CANARY, portContext, type Rendered, type RenderOptions, TABLES } from './render.js'
+import { type PortContext, renderPort } from './render-port.js'
+import { readSave, type SavedTable } from './save-text.js'
+import { type Iptables, ToolError } from './tools.js'
+
+const NOTHING: SavedTable = { chains: new Map() }
+/** Tables with a canary besides those with rules. */
+const MANGLE = 'mangle'
+
+type Held = Map<string, { chains: Map<string, readonly string[]> }>
+
+/** What became of an apply in one family. */
+export interface FamilyReport {
+  readonly writes: number
+  readonly services: number
+  readonly failed: readonly ServiceStatus[]
+}
+
+/**
+ * The rules of one family: what the kernel holds of them, and the way to what is wanted.
+ * One Service port that the kernel refuses does not keep the others back.
+ */
+export class FamilyRules {
+  readonly #iptables: Iptables
+  readonly #options: RenderOptions
+  /** Service ports whose rules are in the kernel, by id. */
+  readonly #applied = new Map<string, Rendered>()
+  /** Undefined: it has to be read. */
+  #held: Held | undefined
+  #context: PortContext | undefined
+
+  constructor(iptables: Iptables, options: RenderOptions) {
+    this.#iptables = iptables
+    this.#options = options
+  }
+
+  /** Reads what the kernel holds anew before the next apply, and compares everything. */
+  distrust(): void {
+    this.#held = undefined
+  }
+
+  /** Whether somebody flushed our tables since they were written; true before the first apply. */
+  async isLost(): Promise<boolean> {
+    if (this.#held === undefined) return true
+    const mangle = readSave(await this.#iptables.save(MANGLE))
+    return mangle.get(MANGLE)?.chains.has(CANARY) !== true
+  }
+
+  /** Brings the ids `changed`, or all, to `state`. @throws ToolError when nothing could be written */
+  async apply(state: DesiredState, changed: ReadonlySet<string> | undefined, prune: boolean): Promise<FamilyReport> {
+    const context = portContext(state, this.#options)
+    const all = changed === undefined || this.#held === undefined || !sameContext(context, this.#context)
+    this.#held ??= await this.#read()
+    const ids = all ? new Set([...state.services.keys(), ...this.#applied.keys()]) : changed
+    const candidates = new Map<string, Rendered | undefined>()
+    for (const id of ids) {
+      const port = state.services.get(id)
+      const before = this.#applied.get(id)
+      if (port?.family === this.#options.family) {
+        if (!all && before?.port === port) continue
+        candidates.set(id, { port, rules: renderPort(port, context) })
+      } else if (before && port === undefined && prune) candidates.set(id, undefined)
+    }
+    const failed = new Map<string, Error>()
+    let writes: number
+    try {
+      writes = await this.#write(candidates, failed, prune)
+    } catch (error) {
+      this.#held = undefined
+      throw error
+    }
+    this.#context = context
+    return {
+      writes,
+      services: candidates.size,
+      failed: [...failed].map(([id, error]) => ({
+        id,
+        revision: this.#applied.has(id) ? state.revision - 1 : 0,
+        error,
+      })),
+    }
+  }
+
+  async #read(): Promise<Held> {
+    const tables = readSave(await this.#iptables.save())
+    const held: Held = new Map()
+    for (const name of [...TABLES, MANGLE]) held.set(name, { chains: new Map(tables.get(name)?.chains) })
+    return held
+  }
+
+  /**
+   * Writes the candidates in one transaction. What the kernel refuses is found by the
+   * line that it names, or else by halves, and goes to `failed`; the rest goes in.
+   */
+  async #write(
+    candidates: ReadonlyMap<string, Rendered | undefined>,
+    failed: Map<string, Error>,
+    prune: boolean,
+  ): Promise<number> {
+    let left = new Map(candidates)
+    for (;;) {
+      try {
+        return await this.#restore(left, prune)
+      } catch (error) {
+        if (!(error instanceof RefusedLine)) throw error
+        const id = this.#ownerOf(error.text, left)
+        if (id !== undefined) {
+          failed.set(id, error.reason)
+          left = new Map([...left].filter(([each]) => each !== id))
+          continue
+        }
+        // The legacy variant refuses a rule when it commits the table, and names no better line.
+        if (left.size === 0 || error.text !== 'COMMIT') throw error.reason
+        if (left.size === 1) {
+          for (const each of left.keys()) failed.set(each, error.reason)
+          left = new Map()
+          continue
+        }
+        const entries = [...left]
+        const middle = Math.ceil(entries.length / 2)
+        const first = await this.#write(new Map(entries.slice(0, middle)), failed, prune)
+        return first + (await this.#write(new Map(entries.slice(middle)), failed, prune))
+      }
+    }
+  }
+
+  #ownerOf(line: string, candidates: ReadonlyMap<string, Rendered | undefined>): string | undefined {
+    for (const [id, rendered] of candidates) {
+      if (rendered === undefined) continue
+      const { chains, ...lists } = rendered.rules
+      if ([...Object.values(lists), ...chains.values()].some(lines => lines.includes(line))) return id
+    }
+    return undefined
+  }
+
+  async #restore(candidates: ReadonlyMap<string, Rendered | undefined>, prune: boolean): Promise<number> {
+    const held = this.#held as Held
+    const next = new Map(this.#applied)
+    for (const [id, rendered] of candidates) {
+      if (rendered === undefined) next.delete(id)
+      else next.set(id, rendered)
+    }
+    const sorted = [...next.keys()].sort().map(id => next.get(id) as Rendered)
+    const wanted = assemble(sorted, this.#options)
+    const changes: TableChange[] = TABLES.map(table =>
+      tableChange(table, held.get(table) ?? NOTHING, wanted[table], prune),
+    )
+    const canary = { chains: new Map([[CANARY, []]]), jumps: [] }
+    changes.push(tableChange(MANGLE, held.get(MANGLE) ?? NOTHING, canary, false))
+    const text = changes.map(({ table, lines }) => (lines.length === 0 ? '' : block(table, lines))).join('')
+    if (text !== '') await this.#run(text)
+    for (const { table, after } of changes) {
+      const chains = held.get(table)?.chains
+      for (const [chain, lines] of after) {
+        if (lines === undefined) chains?.delete(chain)
+        else chains?.set(chain, lines)
+      }
+    }
+    for (const [id, rendered] of candidates) {
+      if (rendered === undefined) this.#applied.delete(id)
+      else this.#applied.set(id, rendered)
+    }
+    return changes.reduce((sum, each) => sum + each.writes, 0)
+  }
+
+  async #run(text: string): Promise<void> {
+    try {
+      await this.#iptables.restore(text)
+    } catch (error) {
+      if (!(error instanceof ToolError) || error.line === undefined) throw error
+      throw new RefusedLine(text.split('\n')[error.line - 1] ?? '', error)
+    }
+  }
+}
+
+/** iptables-restore named a line. */
+class RefusedLine extends Error {
+  readonly text: string
+  readonly reason: ToolError
+
+  constructor(text: string, reason: ToolError) {
+    super(reason.message)
+    this.text = text
+    this.reason = reason
+  }
+}
+
+function sameContext(a: PortContext, b: PortContext | undefined): boolean {
+  return JSON.stringify(a) === JSON.stringify(b)
+}

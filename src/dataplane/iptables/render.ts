@@ -1,0 +1,205 @@
+import type { Address, Family } from '../../model/address.js'
+import { familyOf } from '../../model/address.js'
+import { familyOfCidr } from '../../model/cidr.js'
+import type { DesiredState, ServicePort } from '../../model/desired.js'
+import type { Layout } from './profile.js'
+import {
+  FIREWALL,
+  host,
+  type LocalMatch,
+  MARK_MASQ,
+  type PortContext,
+  type PortRules,
+  renderPort,
+} from './render-port.js'
+import { rule } from './rule.js'
+
+/** Tables that get rules, in the order in which they are written. */
+export const TABLES = ['filter', 'nat'] as const
+export type Table = (typeof TABLES)[number]
+
+/** What one table is to hold of ours. */
+export interface WantedTable {
+  /** Our chains with their rules, in iptables-save's words. */
+  readonly chains: ReadonlyMap<string, readonly string[]>
+  /** Rules in the built-in chains that lead to ours. */
+  readonly jumps: readonly string[]
+}
+
+export type WantedTables = Readonly<Record<Table, WantedTable>>
+
+/** How rules are written; one for each family. */
+export interface RenderOptions {
+  readonly family: Family
+  readonly layout: Layout
+  readonly masqueradeAll: boolean
+  /** Whether MASQUERADE picks its ports at random (iptables 1.6.2). */
+  readonly randomFully: boolean
+  /** Every address of the node serves node ports; otherwise those of the frontends do. */
+  readonly anyNodeAddress: boolean
+  /** Node ports on loopback addresses, where the node's addresses have them; IPv4 alone. */
+  readonly localhostNodePorts: boolean
+  /** nf_conntrack_tcp_be_liberal is on, so that INVALID says nothing. */
+  readonly liberalConntrack: boolean
+  /** Overrides the cluster's pod networks of the desired state. */
+  readonly local?: LocalMatch
+}
+
+/** From that many backends on, endpoint rules carry no comments, as with kube-proxy. */
+const LARGE_CLUSTER = 1000
+
+/** Present in each table as long as nobody has flushed it. */
+export const CANARY = 'KUBE-PROXY-CANARY'
+
+const NO_RULES: readonly string[] = []
+
+/** What rules of every Service port depend on, taken from the desired state. */
+export function portContext(state: DesiredState, options: RenderOptions): PortContext {
+  const { layout, masqueradeAll, family } = options
+  // One rule can name one network; kube-proxy takes one of each family, too.
+  const from = state.podNetworks?.find(each => familyOfCidr(each) === family)
+  return {
+    layout,
+    masqueradeAll,
+    local: options.local ?? (from === undefined ? undefined : { from }),
+    endpointComments: !isLarge(state, family),
+  }
+}
+
+function isLarge(state: DesiredState, family: Family): boolean {
+  let backends = 0
+  for (const port of state.services.values()) {
+    if (port.family === family) backends += port.backends.length
+    if (backends > LARGE_CLUSTER) return true
+  }
+  return false
+}
+
+/** A Service port and its rules. */
+export interface Rendered {
+  readonly port: ServicePort
+  readonly rules: PortRules
+}
+
+/** Every rule of a desired state: what `waggle render` prints. */
+export function render(state: DesiredState, options: RenderOptions): WantedTables {
+  const context = portContext(state, options)
+  const ports = [...state.services.values()].filter(each => each.family === options.family)
+  return assemble(
+    ports.sort((a, b) => (a.id < b.id ? -1 : 1)).map(port => ({ port, rules: renderPort(port, context) })),
+    options,
+  )
+}
+
+/** The tables made of the rules of all Service ports of the family, in the order given. */
+export function assemble(ports: readonly Rendered[], options: RenderOptions): WantedTables {
+  const all = (pick: (rules: PortRules) => readonly string[]) => ports.flatMap(({ rules }) => pick(rules))
+  const { layout } = options
+  const nat = new Map<string, readonly string[]>([
+    [CANARY, NO_RULES],
+    ['KUBE-SERVICES', [...all(each => each.services), ...nodePortJumps(ports, options)]],
+    ['KUBE-NODEPORTS', all(each => each.nodePorts)],
+    ['KUBE-POSTROUTING', postrouting(options)],
+    [MARK_MASQ, [rule(MARK_MASQ, { target: 'MARK --set-xmark 0x4000/0x4000' })]],
+  ])
+  for (const { rules } of ports) for (const [chain, lines] of rules.chains) nat.set(chain, lines)
+  const filter = new Map<string, readonly string[]>([
+    [CANARY, NO_RULES],
+    ['KUBE-SERVICES', all(each => each.refusedInside)],
+    ['KUBE-EXTERNAL-SERVICES', all(each => each.refusedOutside)],
+    ['KUBE-NODEPORTS', NO_RULES],
+    ['KUBE-FORWARD', forward(options)],
+  ])
+  if (layout.firewallChain)
+    filter.set(
+      FIREWALL,
+      all(each => each.firewall),
+    )
+  return {
+    filter: { chains: filter, jumps: filterJumps(layout) },
+    nat: { chains: nat, jumps: NAT_JUMPS },
+  }
+}
+
+/** The last rules of KUBE-SERVICES: what is for the node itself may be for a node port. */
+function nodePortJumps(ports: readonly Rendered[], options: RenderOptions): string[] {
+  const comment = 'kubernetes service nodeports; NOTE: this must be the last rule in this chain'
+  const target = 'KUBE-NODEPORTS'
+  const { family, localhostNodePorts } = options
+  if (options.anyNodeAddress) {
+    const loopback = family === 'IPv6' ? '! ::1/128' : localhostNodePorts ? undefined : '! 127.0.0.0/8'
+    const matches = ['-m addrtype --dst-type LOCAL']
+    return [rule('KUBE-SERVICES', { ...(loopback && { to: loopback }), comment, matches, target })]
+  }
+  return nodePortAddresses(ports, options).map(address => rule('KUBE-SERVICES', { to: host(address), comment, target }))
+}
+
+function nodePortAddresses(ports: readonly Rendered[], { family, localhostNodePorts }: RenderOptions): Address[] {
+  const addresses = new Set<Address>()
+  for (const { port } of ports) {
+    for (const { kind, address } of port.frontends) if (kind === 'NodePort') addresses.add(address)
+  }
+  return [...addresses]
+    .filter(each => familyOf(each) === family && each !== '::1')
+    .filter(each => localhostNodePorts || !each.startsWith('127.'))
+    .sort()
+}
+
+function postrouting({ randomFully }: RenderOptions): string[] {
+  const chain = 'KUBE-POSTROUTING'
+  return [
+    rule(chain, { matches: ['-m mark ! --mark 0x4000/0x4000'], target: 'RETURN' }),
+    // Cleared, so that what is encapsulated is not translated once more.
+    rule(chain, { target: 'MARK --set-xmark 0x4000/0x0' }),
+    rule(chain, {
+      comment: 'kubernetes service traffic requiring SNAT',
+      target: randomFully ? 'MASQUERADE --random-fully' : 'MASQUERADE',
+    }),
+  ]
+}
+
+function forward({ liberalConntrack }: RenderOptions): string[] {
+  const chain = 'KUBE-FORWARD'
+  const rules = [
+    rule(chain, {
+      comment: 'kubernetes forwarding rules',
+      matches: ['-m mark --mark 0x4000/0x4000'],
+      target: 'ACCEPT',
+    }),
+    rule(chain, {
+      comment: 'kubernetes forwarding conntrack rule',
+      matches: ['-m conntrack --ctstate RELATED,ESTABLISHED'],
+      target: 'ACCEPT',
+    }),
+  ]
+  // A packet outside of the window is not translated back, so it would reach the client from a stranger.
+  const invalid = rule(chain, { matches: ['-m conntrack --ctstate INVALID'], target: 'DROP' })
+  return liberalConntrack ? rules : [invalid, ...rules]
+}
+
+const NEW = '-m conntrack --ctstate NEW'
+
+function jump(from: string, comment: string, target: string, onlyNew: boolean): string {
+  return onlyNew ? `-A ${from} ${NEW} -m comment --comment "${comment}" -j ${target}` : rule(from, { comment, target })
+}
+
+const NAT_JUMPS: readonly string[] = [
+  jump('OUTPUT', 'kubernetes service portals', 'KUBE-SERVICES', false),
+  jump('PREROUTING', 'kubernetes service portals', 'KUBE-SERVICES', false),
+  jump('POSTROUTING', 'kubernetes postrouting rules', 'KUBE-POSTROUTING', false),
+]
+
+function filterJumps(layout: Layout): readonly string[] {
+  const portals = 'kubernetes service portals'
+  const external = 'kubernetes externally-visible service portals'
+  const firewall = (from: string) => jump(from, 'kubernetes load balancer firewall', FIREWALL, true)
+  return [
+    jump('INPUT', external, 'KUBE-EXTERNAL-SERVICES', true),
+    jump('FORWARD', external, 'KUBE-EXTERNAL-SERVICES', true),
+    jump('INPUT', 'kubernetes health check service ports', 'KUBE-NODEPORTS', false),
+    jump('FORWARD', portals, 'KUBE-SERVICES', true),
+    jump('OUTPUT', portals, 'KUBE-SERVICES', true),
+    jump('FORWARD', 'kubernetes forwarding rules', 'KUBE-FORWARD', false),
+    ...(layout.firewallChain ? ['INPUT', 'OUTPUT', 'FORWARD'].map(firewall) : []),
+  ]
+}
