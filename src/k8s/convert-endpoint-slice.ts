@@ -14,7 +14,8 @@ export function convertEndpointSlice(raw: unknown): Converted {
   const id = identity('EndpointSlice', raw, report)
   if (id === undefined || !isRecord(raw)) return report.result(undefined, undefined)
   const { key, namespace, name } = id
-  if (isLabelledAway(id.labels) || raw.addressType === 'FQDN') return { key, object: undefined, problems: [] }
+  if (isLabelledAway('EndpointSlice', id.labels) || raw.addressType === 'FQDN')
+    return { key, object: undefined, problems: [] }
 
   const service = id.labels[SERVICE_NAME]
   if (typeof service !== 'string' || service === '') {

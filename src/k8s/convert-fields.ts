@@ -7,8 +7,15 @@ const PROTOCOLS: readonly Protocol[] = ['TCP', 'UDP', 'SCTP']
 const DNS_LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/
 const DNS_SUBDOMAIN = /^(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/
 
-/** Labels whose presence, whatever the value, means: not for this proxy. */
-const NOT_OURS = ['service.kubernetes.io/service-proxy-name', 'service.kubernetes.io/headless']
+/**
+ * The label whose presence, whatever the value, means: not for this proxy. As in kube-proxy
+ * 1.36 each counts on one kind alone: a Service with a cluster IP is served although it is
+ * labelled headless, and a slice although it names another proxy.
+ */
+export const NOT_OURS = {
+  Service: 'service.kubernetes.io/service-proxy-name',
+  EndpointSlice: 'service.kubernetes.io/headless',
+} as const
 
 /** What every object has in its metadata. */
 export interface Identity {
@@ -58,9 +65,9 @@ function timestamp(value: unknown): number | undefined {
   return Number.isNaN(ms) ? undefined : Math.floor(ms / 1000)
 }
 
-/** True when a label hands the object to another proxy or marks it headless. */
-export function isLabelledAway(labels: Readonly<Record<string, unknown>>): boolean {
-  return NOT_OURS.some(label => labels[label] !== undefined)
+/** True when a label hands the Service to another proxy, or marks the slice as a headless Service's. */
+export function isLabelledAway(kind: keyof typeof NOT_OURS, labels: Readonly<Record<string, unknown>>): boolean {
+  return labels[NOT_OURS[kind]] !== undefined
 }
 
 /**

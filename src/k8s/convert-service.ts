@@ -31,7 +31,7 @@ export function convertService(raw: unknown): Converted {
   const id = identity('Service', raw, report)
   if (id === undefined || !isRecord(raw)) return report.result(undefined, undefined)
   const spec = report.record(raw.spec, ['spec'])
-  if (isLabelledAway(id.labels) || spec.type === 'ExternalName' || isHeadless(spec)) {
+  if (isLabelledAway('Service', id.labels) || spec.type === 'ExternalName' || isHeadless(spec)) {
     return { key: id.key, object: undefined, problems: [] }
   }
   return report.result(id.key, serviceOf(id, spec, report.record(raw.status, ['status']), report))

@@ -1,6 +1,7 @@
 import { type Clock, systemClock } from '../base/clock.js'
 import type { Logger } from '../base/log.js'
 import type { Source, SourceEvent, WatchedKind } from '../model/objects.js'
+import { NOT_OURS } from './convert-fields.js'
 import type { KubeAccess } from './kube-access.js'
 import { defaultBackoff } from './kube-backoff.js'
 import { KubeClient, type KubeClientOptions } from './kube-client.js'
@@ -40,16 +41,13 @@ export interface KubeSourceOptions extends KubeClientOptions {
 
 const defaultTiming = { ...defaultBackoff, idleMs: 150_000, watchSeconds: [300, 600] } as const
 
-/** The labels with which kube-proxy's users tell it to leave a Service to somebody else. */
-const notForOthers = '!service.kubernetes.io/headless,!service.kubernetes.io/service-proxy-name'
-
 function collections(nodeName: string): readonly Collection[] {
   return [
-    { kind: 'Service', path: '/api/v1/services', selector: { labelSelector: notForOthers } },
+    { kind: 'Service', path: '/api/v1/services', selector: { labelSelector: `!${NOT_OURS.Service}` } },
     {
       kind: 'EndpointSlice',
       path: '/apis/discovery.k8s.io/v1/endpointslices',
-      selector: { labelSelector: notForOthers },
+      selector: { labelSelector: `!${NOT_OURS.EndpointSlice}` },
     },
     { kind: 'Node', path: '/api/v1/nodes', selector: { fieldSelector: `metadata.name=${nodeName}` } },
   ]

@@ -91,7 +91,8 @@ describe.skipIf(CANNOT_RUN)(titled('the source against a real API server'), () =
     }))
     await objects.apply(...other)
     const watched = await synced()
-    expect(keys(watched)).toEqual(keysOf('one', 'two'))
+    // Only the Service is somebody else's by that label.
+    expect(keys(watched)).toEqual([...keysOf('one', 'two'), ...slices('elsewhere')].sort())
     expect(watched.state.get('Service default/one')?.object).toMatchObject({
       clusterIPs: ['10.96.0.10', '2001:db8:96::10'],
       ports: [{ port: 80, protocol: 'TCP' }],

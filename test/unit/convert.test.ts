@@ -135,10 +135,15 @@ describe('Service', () => {
     ['headless without ports', rawService({ clusterIPs: ['None'], ports: undefined })],
     ['ExternalName, with a stale cluster IP', rawService({ type: 'ExternalName', externalName: 'example.com' })],
     ["another proxy's, whatever the value", labelled(rawService(), { [PROXY_NAME]: '' })],
-    ['labelled headless', labelled(rawService(), { [HEADLESS]: 'false' })],
   ])('is absent: %s', (_, raw) => {
     expect(isAbsent(convert('Service', raw))).toBe(true)
     expect(run('Service', raw).key).toBe('shop/web')
+  })
+
+  test('labels that count on the other kind change nothing', () => {
+    expect(serviceOf(labelled(rawService(), { [HEADLESS]: '' })).object?.clusterIPs).toEqual(['203.0.113.10'])
+    const slice = labelled(rawSlice(), { [PROXY_NAME]: 'x', 'kubernetes.io/service-name': 'web' })
+    expect(sliceOf(slice).object?.endpoints).toHaveLength(1)
   })
 
   test.each([
@@ -428,7 +433,6 @@ describe('EndpointSlice', () => {
   test.each([
     ['FQDN', rawSlice({ addressType: 'FQDN' })],
     ['labelled headless', labelled(rawSlice(), { [HEADLESS]: '', 'kubernetes.io/service-name': 'web' })],
-    ["another proxy's", labelled(rawSlice(), { [PROXY_NAME]: 'x', 'kubernetes.io/service-name': 'web' })],
   ])('is absent: %s', (_, raw) => {
     expect(isAbsent(convert('EndpointSlice', raw))).toBe(true)
   })
