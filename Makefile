@@ -119,7 +119,7 @@ test: setup ## run every tier of the suite; ONLY=text narrows it
 	@tools/run-tests $(TIERS) $(ON_NEWER_NODE) $(ON_KERNELS)
 
 .PHONY: kube-parts $(TIERS:%=test-%)
-kube-parts: ## build the kube-apiserver for the cluster tier (once)
+kube-parts: ## build kube-apiserver and kube-proxy for the cluster tier (once)
 	@tools/kube-parts
 
 test-cluster: kube-parts
@@ -133,6 +133,10 @@ test-vm: build ## load, attach, and send packets under stock kernels, in QEMU
 .PHONY: test-differential
 test-differential: build ## random packets through the programs and the reference; SEED=number N=packets
 	@SEED=$(SEED) N=$(N) node_modules/.bin/vitest run --project bpf test/bpf/differential
+
+.PHONY: test-oracle
+test-oracle: build kube-parts ## random histories through the plan and the real kube-proxy; SEED=number N=histories HISTORY=number
+	@SEED=$(SEED) N=$(N) HISTORY=$(HISTORY) node_modules/.bin/vitest run --project cluster test/cluster/oracle
 
 coverage: build ## which lines and branches of bpf/ the bpf tier reaches; ONLY="file file" runs those test files
 	@CLANG=$(CLANG) BPF_CFLAGS="$(BPF_CFLAGS)" node_modules/.bin/tsx tools/coverage/main.ts $(ONLY)

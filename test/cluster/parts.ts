@@ -6,6 +6,7 @@ export const ROOT = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '
 
 export interface Parts {
   readonly kubeApiserver: string
+  readonly kubeProxy: string
   readonly etcd: string
 }
 
@@ -19,7 +20,8 @@ export function findParts(): Parts | { readonly missing: string } {
       .split('\n')
       .map(line => line.split('=') as [string, string]),
   )
-  return { kubeApiserver: paths['kube-apiserver'] as string, etcd: paths.etcd as string }
+  const at = (name: string) => paths[name] as string
+  return { kubeApiserver: at('kube-apiserver'), kubeProxy: at('kube-proxy'), etcd: at('etcd') }
 }
 
 const parts = findParts()

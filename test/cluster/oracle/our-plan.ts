@@ -1,0 +1,105 @@
+import { silentLogger } from '../../../src/base/log.js'
+import { loadKubeAccess } from '../../../src/k8s/kube-access.js'
+import { KubeSource } from '../../../src/k8s/kube-source.js'
+import type { Address } from '../../../src/model/address.js'
+import type { DesiredState } from '../../../src/model/desired.js'
+import type { EndpointSliceObject, NodeObject, ServiceObject, SourceEvent } from '../../../src/model/objects.js'
+import { type Objects, Planner } from '../../../src/plan/planner.js'
+import { type NodeFacts, servicePortsOf } from '../../../src/plan/service-ports.js'
+import { Store } from '../../../src/state/store.js'
+
+/** Our side: the control plane as it is shipped, from the API server to desired state, step by step. */
+export class OurPlan {
+  readonly #nodeName: string
+  readonly #source: KubeSource
+  readonly #store = new Store()
+  readonly #planner: Planner
+  /** Services that are there, for a look at all of them. */
+  readonly #services = new Map<string, ServiceObject>()
+
+  private constructor(nodeName: string, source: KubeSource) {
+    this.#nodeName = nodeName
+    this.#source = source
+    this.#planner = new Planner({ nodeName, nodePortAddresses: [], defaultScheduler: 'random' })
+  }
+
+  static async start(kubeconfig: string, nodeName: string): Promise<OurPlan> {
+    const access = await loadKubeAccess({ kubeconfig })
+    const ours = new OurPlan(nodeName, new KubeSource({ access, nodeName, log: silentLogger }))
+    await ours.#source.start(events => ours.#take(events))
+    return ours
+  }
+
+  async stop(): Promise<void> {
+    await this.#source.stop()
+  }
+
+  get desired(): DesiredState {
+    return this.#planner.state
+  }
+
+  get objects(): Objects {
+    return this.#store
+  }
+
+  get node(): NodeObject | undefined {
+    return this.#store.node(this.#nodeName)
+  }
+
+  /** `ADDRESS PORT PROTOCOL` of frontends that more than one Service port claims. */
+  contested(): ReadonlySet<string> {
+    const claims = new Map<string, number>()
+    for (const port of this.#ports(this.#nodeName)) {
+      for (const { address, port: number } of port.frontends) {
+        const key = `${address} ${number} ${port.protocol}`
+        claims.set(key, (claims.get(key) ?? 0) + 1)
+      }
+    }
+    return new Set([...claims].filter(([, count]) => count > 1).map(([key]) => key))
+  }
+
+  /**
+   * The desired state that a planner with a mistake would have: to see that the comparison
+   * notices. Endpoints go through `mistake`, and the node is called `nodeName`.
+   */
+  mistaken(
+    nodeName: string,
+    change: (service: ServiceObject) => ServiceObject,
+    mistake: (slice: EndpointSliceObject) => EndpointSliceObject,
+  ): DesiredState {
+    const granted = this.#planner.state.services
+    const ports = this.#ports(nodeName, change, mistake).flatMap(port => {
+      const frontends = granted.get(port.id)?.frontends
+      return frontends === undefined ? [] : [[port.id, { ...port, frontends }] as const]
+    })
+    return { revision: 0, services: new Map(ports) }
+  }
+
+  #ports(
+    nodeName: string,
+    change = (service: ServiceObject) => service,
+    mistake = (slice: EndpointSliceObject) => slice,
+  ) {
+    const internalIPs: readonly Address[] = this.node?.internalIPs ?? []
+    const facts: NodeFacts = {
+      nodeName,
+      zone: this.node?.zone,
+      internalIPs,
+      podCIDRs: [],
+      nodePortAddresses: internalIPs,
+      defaultScheduler: 'random',
+    }
+    return [...this.#services].flatMap(([key, service]) =>
+      servicePortsOf(change(service), [...this.#store.slicesOf(key)].map(mistake), facts),
+    )
+  }
+
+  #take(events: readonly SourceEvent[]): void {
+    for (const event of events) {
+      if (event.type === 'upsert' && event.object.kind === 'Service') {
+        this.#services.set(`${event.object.namespace}/${event.object.name}`, event.object)
+      } else if (event.type === 'delete' && event.kind === 'Service') this.#services.delete(event.key)
+    }
+    this.#planner.update(this.#store, this.#store.apply(events))
+  }
+}
