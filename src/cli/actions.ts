@@ -1,11 +1,13 @@
 import { existsSync, readFileSync } from 'node:fs'
+import { systemClock } from '../base/clock.js'
 import { messageOf, WaggleError } from '../base/errors.js'
 import type { Logger } from '../base/log.js'
 import { VERSION } from '../base/version.js'
-import type { Config } from '../config/config.js'
+import type { Config, Machine } from '../config/config.js'
 import { ConfigError, type ConfigResult, readConfig } from '../config/read.js'
 import { Lock, lockKey } from '../daemon/lock.js'
 import { thisMachine } from '../daemon/machine.js'
+import { Ticker } from '../daemon/ticker.js'
 import { cleanupEbpf } from '../dataplane/ebpf/cleanup.js'
 import { inspectPinned } from '../dataplane/ebpf/inspect.js'
 import { loadNative } from '../ebpf/load-native.js'
@@ -20,26 +22,33 @@ import type { Actions, CleanupFlags, GivenFlags, RenderFlags, ShowFlags } from '
 export const actions: Actions = { run, show, render, cleanup, version }
 
 async function run(given: GivenFlags): Promise<void> {
-  const { config, described } = readSettings(given, thisMachine().cgroup)
+  const machine = thisMachine()
+  const { config, described, notes } = readSettings(given, machine)
   // Loaded here alone: the Kubernetes client doubles the time that other commands take to start.
   const { makeLogger, startAgent } = await import('../daemon/compose.js')
   const logger = makeLogger(config)
   dieLoudly(logger)
   logger.info('starting', { version: VERSION, node: config.nodeName, pid: process.pid, ...described })
+  for (const { where, value, instead } of notes) {
+    logger.warn('setting of kube-proxy is not followed', { setting: where, value, instead })
+  }
+  const file = watchConfig(given, machine, config, logger)
   try {
     const running = await startAgent(config, native(), logger, VERSION)
-    const reason = await Promise.race([untilSignal(), running.agent.failed])
+    const reason = await Promise.race([untilSignal(), running.agent.failed, file.changed])
     logger.info('stopping; the kernel goes on as it is', { reason: messageOf(reason) })
     await running.stop()
     if (typeof reason !== 'string') throw reason
   } catch (error) {
     logger.error('ending with a failure', { error })
     throw new LoggedError(exitCodeOf(error))
+  } finally {
+    file.stop()
   }
 }
 
 async function show(subject: Subject, given: GivenFlags, flags: ShowFlags): Promise<void> {
-  const { config } = readSettings(given, UNUSED)
+  const { config } = readSettings(given, { ...thisMachine(), cgroup: UNUSED })
   const inspection = inspectPinned(native(), config.pinDir)
   if (inspection === undefined) throw nothingPinned(config)
   if (flags.output === 'json')
@@ -48,7 +57,7 @@ async function show(subject: Subject, given: GivenFlags, flags: ShowFlags): Prom
 }
 
 async function render(given: GivenFlags, { output, family }: RenderFlags): Promise<void> {
-  const { config } = readSettings(given, UNUSED)
+  const { config } = readSettings(given, { ...thisMachine(), cgroup: UNUSED })
   const { source, dataplane } = config
   if (dataplane !== 'iptables') throw usage(`--dataplane ${dataplane} has no rules to print; use --dataplane iptables`)
   if (source.kind !== 'dir') throw usage('only a folder of manifests can be rendered; name it with --source dir:PATH')
@@ -61,7 +70,7 @@ async function render(given: GivenFlags, { output, family }: RenderFlags): Promi
 }
 
 async function cleanup(given: GivenFlags, { dataplane, dryRun = false }: CleanupFlags): Promise<void> {
-  const { config } = readSettings(given, UNUSED)
+  const { config } = readSettings(given, { ...thisMachine(), cgroup: UNUSED })
   if (dataplane === 'iptables') {
     const { cleanupIptables } = await import('../dataplane/iptables/cleanup.js')
     const removed = await cleanupIptables(dryRun)
@@ -92,11 +101,11 @@ async function version(output: 'text' | 'json'): Promise<void> {
 /** Stands for the cgroup where a command has no use for it, so that its absence is no mistake. */
 const UNUSED = '/'
 
-function readSettings(given: GivenFlags, cgroup: string | undefined): ConfigResult {
-  const path = given.config ?? process.env.WAGGLE_CONFIG
+function readSettings(given: GivenFlags, machine: Machine): ConfigResult {
+  const path = configPath(given)
   let file: { path: string; text: string } | undefined
   try {
-    if (path) file = { path, text: readFileSync(path, 'utf8') }
+    if (path !== undefined) file = { path, text: readFileSync(path, 'utf8') }
   } catch (error) {
     throw new ConfigError([{ where: path ?? '', problem: `cannot be read: ${messageOf(error)}` }])
   }
@@ -105,7 +114,7 @@ function readSettings(given: GivenFlags, cgroup: string | undefined): ConfigResu
     unknownFlags: given.unknown,
     environment: process.env,
     file,
-    machine: { ...thisMachine(), cgroup },
+    machine,
   })
 }
 
@@ -127,6 +136,40 @@ function nothingPinned({ pinDir }: Config): ExitError {
     `nothing of waggle is in ${pinDir}: no agent ran with this pin directory since the machine started; ` +
       'start one with `waggle run`, or name the place with --bpffs or --pin-dir',
   )
+}
+
+/**
+ * Tells when the configuration file asks for other settings: the agent ends then to be
+ * started again, as kube-proxy does. A file that is broken or gone is told, and the
+ * settings stay.
+ */
+function watchConfig(
+  given: GivenFlags,
+  machine: Machine,
+  config: Config,
+  logger: Logger,
+): { readonly changed: Promise<WaggleError>; stop(): void } {
+  const path = configPath(given)
+  let tell: (error: WaggleError) => void = () => {}
+  const changed = new Promise<WaggleError>(resolve => {
+    tell = resolve
+  })
+  const before = JSON.stringify(config)
+  const look = async () => {
+    if (JSON.stringify(readSettings(given, machine).config) === before) return
+    const what = `go on with other settings: the configuration file ${path} changed`
+    tell(new WaggleError('CONFIG_CHANGED', { what, remedy: 'start again, which a supervisor does by itself' }))
+  }
+  const ticker = new Ticker('looking at the configuration file', CONFIG_LOOK_MS, look, systemClock, logger)
+  if (path !== undefined) ticker.start()
+  return { changed, stop: () => ticker.stop() }
+}
+
+/** Milliseconds between two looks. */
+const CONFIG_LOOK_MS = 5000
+
+function configPath(given: GivenFlags): string | undefined {
+  return given.config || process.env.WAGGLE_CONFIG || undefined
 }
 
 /** Resolves with the name of the signal that asks the agent to end. */
@@ -159,5 +202,6 @@ export function exitCodeOf(error: unknown): number {
   if (error instanceof ExitError || error instanceof LoggedError) return error.exitCode
   if (error instanceof ConfigError) return EXIT.usage.code
   if (error instanceof WaggleError && error.code === 'LOCKED') return EXIT.locked.code
+  if (error instanceof WaggleError && error.code === 'CONFIG_CHANGED') return EXIT.changed.code
   return EXIT.failed.code
 }

@@ -3,6 +3,10 @@ export const EXIT = {
   ok: { code: 0, meaning: 'Done. For `run`: ended by SIGTERM or SIGINT; the kernel goes on.' },
   failed: { code: 1, meaning: 'Failed; standard error says why.' },
   usage: { code: 2, meaning: 'Wrong command line, environment or configuration file. Nothing was changed.' },
+  changed: {
+    code: 3,
+    meaning: 'The configuration file says something else now: start the agent again. The kernel goes on.',
+  },
   notBuilt: { code: 69, meaning: 'A part of the program is missing, such as the native addon: run `make build`.' },
   locked: { code: 75, meaning: 'Another agent runs with this pin directory. Nothing was changed.' },
 } as const

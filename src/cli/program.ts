@@ -1,4 +1,5 @@
 import { Command, Option } from 'commander'
+import { KUBE_PROXY_FIELDS } from '../config/kube-proxy-fields.js'
 import { environmentName, OPTION_KEYS, type OptionKey, optionOf } from '../config/options.js'
 import { SUBJECTS, type Subject } from '../inspect/subjects.js'
 import { EXIT } from './exit.js'
@@ -61,8 +62,14 @@ export function buildProgram(actions: Actions): Command {
 
   const run = program.command('run').description('run the agent of this node')
   addSettings(run, OPTION_KEYS)
+  addKubeProxyFlags(run)
   run
-    .addOption(new Option('--config <path>', 'YAML file with the same settings (WAGGLE_CONFIG)').helpGroup('General:'))
+    .addOption(
+      new Option(
+        '--config <path>',
+        "YAML file with the same settings, or kube-proxy's configuration file (WAGGLE_CONFIG)",
+      ).helpGroup('General:'),
+    )
     .allowUnknownOption()
     .allowExcessArguments()
     .addHelpText('after', RUN_HELP)
@@ -119,19 +126,42 @@ function addSettings(command: Command, keys: readonly OptionKey[]): void {
     const { flag, type, fallback, description, group } = optionOf(key)
     const shown = 'value' in fallback ? type.print(fallback.value) : plainText(fallback.derived)
     const option = new Option(
-      `--${flag} <${type.name}>`,
+      `--${flag} ${argument(type.name)}`,
       `${plainText(description)} (default: ${shown}; ${environmentName(flag)})`,
     )
-    option.argParser((value: string, before: string[] | undefined) => [...(before ?? []), value])
+    collect(option)
     command.addOption(keys === OPTION_KEYS ? option.helpGroup(`${group}:`) : option)
   }
+}
+
+/** The flags of kube-proxy that have another name or no meaning here. */
+function addKubeProxyFlags(command: Command): void {
+  for (const { flag, type, effect } of KUBE_PROXY_FIELDS) {
+    if (flag === undefined || OPTION_KEYS.some(key => optionOf(key).flag === flag)) continue
+    const names = flag.length === 1 ? `-${flag}, --${flag}` : `--${flag}`
+    const option = new Option(`${names} ${argument(type.name)}`, plainText(effect)).helpGroup("kube-proxy's flags:")
+    command.addOption(collect(option))
+  }
+}
+
+/** A truth value may be left out, as in Go's flags; it is true then. */
+function argument(typeName: string): string {
+  return typeName === 'true|false' ? `[${typeName}]` : `<${typeName}>`
+}
+
+/** Has the option keep every use of it, as text. */
+function collect(option: Option): Option {
+  if (option.optional) option.preset('true')
+  return option.argParser((value: string, before: string[] | undefined) => [...(before ?? []), value])
 }
 
 /** What was given for the settings on the command line of `command`. */
 function givenFlags(command: Command): GivenFlags {
   const flags = new Map<string, readonly string[]>()
-  for (const key of OPTION_KEYS) {
-    const { flag } = optionOf(key)
+  for (const flag of new Set([
+    ...OPTION_KEYS.map(key => optionOf(key).flag),
+    ...KUBE_PROXY_FIELDS.flatMap(field => field.flag ?? []),
+  ])) {
     const option = command.options.find(candidate => candidate.long === `--${flag}`)
     const value: unknown = option && command.getOptionValue(option.attributeName())
     if (Array.isArray(value)) flags.set(flag, value)

@@ -5,13 +5,15 @@ import { printBindAddress, printDuration } from './types.js'
 
 /** The settings of one run: complete, checked and frozen. */
 export type Config = {
-  readonly [K in Exclude<OptionKey, 'kubeconfig' | 'kubeServers' | 'clusterCidr'>]: OptionValue<K>
+  readonly [K in Exclude<OptionKey, 'kubeconfig' | 'kubeServers' | 'clusterCidr' | 'oomScoreAdj'>]: OptionValue<K>
 } & {
   /** Undefined means the pod's service account. */
   readonly kubeconfig: string | undefined
   readonly kubeServers: readonly string[] | undefined
   /** Undefined means the Node's podCIDRs. */
   readonly clusterCidr: readonly Cidr[] | undefined
+  /** Undefined means as it is. */
+  readonly oomScoreAdj: number | undefined
 }
 
 /** What only the machine knows and derived defaults need. */
@@ -30,7 +32,7 @@ export interface Mistake {
 }
 
 /** Where a value came from, for the line that is written at start. */
-export type Origin = 'flag' | 'environment' | 'file' | 'default'
+export type Origin = 'flag' | 'environment' | 'file' | "kube-proxy's default" | 'default'
 
 /**
  * Fills in derived defaults and checks settings against each other. `where` names the
@@ -54,6 +56,7 @@ export function completeConfig(
     kubeconfig: settings.kubeconfig,
     kubeServers: settings.kubeServers,
     clusterCidr: settings.clusterCidr,
+    oomScoreAdj: settings.oomScoreAdj,
     nodeName: settings.nodeName ?? machine.hostname.toLowerCase(),
     cgroup: settings.cgroup ?? machine.cgroup ?? '',
     pinDir: settings.pinDir ?? `${settings.bpffs?.replace(/\/+$/, '')}/waggle`,
@@ -108,6 +111,16 @@ function contradictions(config: Config, where: (key: OptionKey) => string): Mist
     })
   }
   return mistakes
+}
+
+/** Every setting in effect as a configuration file would have it; those that derive from nothing are left out. */
+export function printConfig(config: Config): Readonly<Record<string, string>> {
+  const printed: Record<string, string> = {}
+  for (const key of OPTION_KEYS) {
+    const value = config[key]
+    if (value !== undefined) printed[key] = optionOf(key).type.print(value)
+  }
+  return printed
 }
 
 /** Every setting that is not a plain default, as `value (origin)`. */

@@ -369,6 +369,15 @@ export const OPTIONS = {
     stability: 'stable',
     group: 'Timing',
   }),
+  oomScoreAdj: option<number>({
+    flag: 'oom-score-adj',
+    type: integer(-1000, 1000),
+    fallback: { derived: 'as it is' },
+    description:
+      'How gladly the kernel ends the agent when memory runs out, -1000 (never) to 1000. Below what it was takes CAP_SYS_RESOURCE; without it a warning says so. Services go on without the agent.',
+    stability: 'stable',
+    group: 'General',
+  }),
   metricsBindAddress: option<BindAddress>({
     flag: 'metrics-bind-address',
     type: bindAddress(10249),
@@ -382,6 +391,14 @@ export const OPTIONS = {
     type: bindAddress(10256),
     fallback: { value: Object.freeze({ host: '0.0.0.0', port: 10256 }) },
     description: 'Where `/healthz`, `/livez` and `/readyz` are served. Port 10256 is added where it is missing.',
+    stability: 'stable',
+    group: 'HTTP',
+  }),
+  bindAddressHardFail: option<boolean>({
+    flag: 'bind-address-hard-fail',
+    type: bool,
+    fallback: { value: false },
+    description: 'End with status 1 where one of these addresses cannot be had at start, instead of trying again.',
     stability: 'stable',
     group: 'HTTP',
   }),

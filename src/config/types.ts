@@ -49,6 +49,20 @@ export function text(name: string, pattern: RegExp, problem: string): ValueType<
   )
 }
 
+/** Any text. */
+export const anyText = text('text', /^/, '')
+
+/** A YAML mapping, or `a=b,c=d` in a flag; what is in it is not looked at. */
+export const mapping: ValueType<unknown> = {
+  name: 'mapping',
+  list: false,
+  parse: raw =>
+    (typeof raw === 'object' && raw !== null && !Array.isArray(raw)) || typeof raw === 'string'
+      ? accept(raw)
+      : refuse('must be a mapping'),
+  print: value => (typeof value === 'string' ? value : JSON.stringify(value)),
+}
+
 /** An absolute path. */
 export const path = text('path', /^\/[^\0]*$/, 'must be an absolute path')
 
@@ -70,7 +84,7 @@ export function integer(min: number, max: number): ValueType<number> {
     'integer',
     value => {
       const number = Number(value)
-      if (!/^[0-9]+$/.test(value) || number < min || number > max) {
+      if (!/^-?[0-9]+$/.test(value) || number < min || number > max) {
         return refuse(`must be a whole number from ${min} to ${max}`)
       }
       return accept(number)

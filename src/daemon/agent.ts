@@ -1,6 +1,7 @@
 import type { Clock } from '../base/clock.js'
 import type { Logger } from '../base/log.js'
-import type { Config } from '../config/config.js'
+import { type Config, printConfig } from '../config/config.js'
+import { printBindAddress } from '../config/types.js'
 import type { Dataplane } from '../dataplane/dataplane.js'
 import type { Inspection } from '../dataplane/inspection.js'
 import { type HealthAnswer, type HealthInput, healthz, livez, readyz } from '../health/health.js'
@@ -149,7 +150,8 @@ export class Agent {
   /**
    * Adopts what the kernel holds, then follows the source.
    *
-   * @throws DaemonError PROBE when this machine lacks something
+   * @throws DaemonError PROBE when this machine lacks something, BIND when it has to have
+   * the addresses of its servers and cannot
    */
   async start(): Promise<void> {
     const { config, dataplane, source, readFacts, logger } = this.#parts
@@ -162,11 +164,23 @@ export class Agent {
     await dataplane.start()
     if (!config.devices.includes('auto')) this.#host.start()
     this.#housekeeping.start()
-    for (const server of this.#servers) await server.start()
+    await this.#startServers()
     // Before the first plan: node ports of an earlier run must not be missed for a moment.
     this.#planner.setHostAddresses(ownAddresses(readFacts()))
     await source.start(events => this.#take(events))
     logger.info('started', { source: source.name, dataplane: dataplane.name })
+  }
+
+  async #startServers(): Promise<void> {
+    for (const server of this.#servers) {
+      await server.start()
+      if (server.listening || !this.#parts.config.bindAddressHardFail) continue
+      await this.stop()
+      throw new DaemonError('BIND', {
+        what: `listen on ${printBindAddress(server.address)}, as --bind-address-hard-fail demands`,
+        remedy: 'free the port, choose another address, or leave that setting out',
+      })
+    }
   }
 
   /** Lets go of everything; what the kernel holds stays, and traffic goes on. */
@@ -299,6 +313,7 @@ export class Agent {
       ['/metrics', async () => ({ code: 200, type: registry.contentType, text: await registry.metrics() })],
       ['/proxyMode', () => plain(200, this.#parts.dataplane.name)],
       ['/healthz', () => plain(200, 'ok')],
+      ['/configz', () => json(200, { waggle: printConfig(this.#parts.config) })],
     ])
   }
 }

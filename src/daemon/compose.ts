@@ -14,6 +14,7 @@ import { Agent } from './agent.js'
 import { DaemonError } from './errors.js'
 import { Lock, lockKey } from './lock.js'
 import { jsonLogger, stderrSink, textLogger } from './logger.js'
+import { setOomScore } from './machine.js'
 import { objectsDir } from './paths.js'
 
 /** Writes to standard error as the configuration says. */
@@ -42,6 +43,7 @@ export async function startAgent(config: Config, native: Native, logger: Logger,
       remedy: 'use --dataplane ebpf or --dataplane iptables',
     })
   }
+  if (config.oomScoreAdj !== undefined) setOomScore(config.oomScoreAdj, logger)
   // Before the lock, as the lock's name follows from the mounted file system.
   native.mountBpffs(config.bpffs)
   const lock = await Lock.acquire(config.runDir, lockKey(config.bpffs, config.pinDir), config.pinDir, version)

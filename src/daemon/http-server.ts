@@ -82,6 +82,15 @@ export class HttpServer {
     onListening(undefined)
   }
 
+  get address(): BindAddress {
+    return this.#options.address
+  }
+
+  /** The port is had. */
+  get listening(): boolean {
+    return this.#server !== undefined
+  }
+
   /** Stops listening and ends open connections. Resolves when the port is free. */
   stop(): Promise<void> {
     this.#stopped = true

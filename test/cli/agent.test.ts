@@ -1,5 +1,15 @@
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmdirSync,
+  rmSync,
+  statfsSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -198,6 +208,47 @@ describeKernel(`an agent on the real kernel${lack === undefined ? '' : ` (needs 
     expect(shown('services')).toMatchObject([{ backends: 3 }])
     expect(shown('programs').every(program => program.attached)).toBe(true)
     expect(readdirSync(join(dir, 'run'))).toEqual([])
+  })
+
+  describe('with the configuration file of kube-proxy', () => {
+    const head = 'apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n'
+    const write = (text: string) => writeFileSync(join(dir, 'kube-proxy.conf'), text)
+    const start = (...more: string[]) =>
+      new AgentProcess([...words(), '--config', join(dir, 'kube-proxy.conf'), ...more])
+
+    test('it runs, and says what it does not follow', async () => {
+      write(`${head}mode: iptables\nhostnameOverride: someone-else\niptables: {syncPeriod: 20s}\noomScoreAdj: 10\n`)
+      agent = start()
+      expect(await agent.line('starting')).toMatchObject({
+        nodeName: 'node-a (flag)',
+        syncPeriod: '20s (file)',
+        nodePortAddresses: "all (kube-proxy's default)",
+      })
+      expect(await agent.line('setting of kube-proxy is not followed')).toMatchObject({
+        level: 'warn',
+        setting: `${join(dir, 'kube-proxy.conf')}:3 mode`,
+        instead: expect.stringContaining('--dataplane'),
+      })
+      await agent.line('applied', line => line.first === true)
+      expect(readFileSync(`/proc/${(await agent.line('starting')).pid}/oom_score_adj`, 'utf8')).toBe('10\n')
+    })
+
+    test('a file that gets broken is told, and the agent goes on; one that asks for something else ends it', async () => {
+      write(`${head}mode: iptables\nhostnameoverride: x\n`)
+      const broken = await agent?.line('looking at the configuration file failed')
+      expect(broken).toMatchObject({ error: { code: 'CONFIG' } })
+      write(`${head}mode: iptables\niptables: {syncPeriod: 25s}\noomScoreAdj: 10\n`)
+      expect(await agent?.ended).toBe(3)
+      expect(agent?.lines.at(-1)).toMatchObject({ level: 'error', error: { code: 'CONFIG_CHANGED' } })
+      expect(shown('services')).toMatchObject([{ backends: 3 }])
+    })
+
+    test('mistakes end it before anything is changed', () => {
+      write(`${head}iptables: {syncPeriod: soon}\n`)
+      const { status, stderr } = waggle('run', ...words(), '--config', join(dir, 'kube-proxy.conf'))
+      expect(status).toBe(2)
+      expect(stderr).toMatch(/kube-proxy\.conf:3 iptables\.syncPeriod: "soon" must be a duration/)
+    })
   })
 
   test('cleanup says what it would remove, removes that, and then finds nothing', () => {

@@ -1,3 +1,4 @@
+import { createServer } from 'node:http'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import type { LogFields, Logger } from '../../src/base/log.js'
 import { readConfig } from '../../src/config/read.js'
@@ -107,6 +108,11 @@ beforeEach(() => {
   source = new ManualSource()
   lines = []
   lockIsHeld = true
+  agent = makeAgent([])
+})
+afterEach(() => agent.stop())
+
+function makeAgent(flags: readonly [string, string[]][]): Agent {
   const write = (message: string, fields: LogFields = {}) => void lines.push({ message, fields })
   const logger: Logger = { error: write, warn: write, info: write, debug() {}, child: () => logger }
   const device = (name: string, ifindex: number, addresses: string[], defaultRoute = false) => ({
@@ -123,6 +129,7 @@ beforeEach(() => {
   ]
   const { config } = readConfig({
     flags: new Map([
+      ...flags,
       ['node-name', ['node-a']],
       ['source', ['dir:/nowhere']],
       ['healthz-bind-address', [`127.0.0.1:${HEALTH}`]],
@@ -133,7 +140,7 @@ beforeEach(() => {
     file: undefined,
     machine: { hostname: 'x', cgroup: '/cg' },
   })
-  agent = new Agent({
+  return new Agent({
     config,
     source,
     dataplane,
@@ -145,8 +152,7 @@ beforeEach(() => {
     version: '1',
     lockIsHeld: () => lockIsHeld,
   })
-})
-afterEach(() => agent.stop())
+}
 
 // One connection each: a pooled one would belong to the agent of an earlier test.
 const get = (path: string, port = HEALTH) => fetch(`${BASE}:${port}${path}`, { headers: { connection: 'close' } })
@@ -239,6 +245,28 @@ test('the metrics server names the dataplane and answers a ping', async () => {
   await agent.start()
   expect(await (await get('/proxyMode', METRICS)).text()).toBe('memory')
   expect(await status('/healthz', METRICS)).toBe(200)
+})
+
+test('/configz has every setting in effect', async () => {
+  await agent.start()
+  expect(await (await get('/configz', METRICS)).json()).toMatchObject({
+    waggle: { nodeName: 'node-a', healthzBindAddress: `127.0.0.1:${HEALTH}`, nodePortAddresses: 'primary' },
+  })
+})
+
+test('an address that cannot be had ends the start where that is asked for, and nothing is left', async () => {
+  const holder = createServer()
+  await new Promise<void>(resolve => holder.listen(METRICS, '127.0.0.1', resolve))
+  try {
+    const strict = makeAgent([['bind-address-hard-fail', ['true']]])
+    await expect(strict.start()).rejects.toThrow(`BIND: listen on 127.0.0.1:${METRICS}`)
+    expect(dataplane.steps.at(-1)).toBe('stop')
+    expect(clock.pending).toBe(0)
+    await agent.start()
+    expect(await status('/healthz')).toBe(200)
+  } finally {
+    await new Promise(resolve => holder.close(resolve))
+  }
 })
 
 test('housekeeping once a second, what it put back is counted; a lost lock ends the agent', async () => {
