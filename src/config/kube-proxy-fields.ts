@@ -251,7 +251,7 @@ export const KUBE_PROXY_FIELDS: readonly KubeProxyField[] = [
       standard: 'false',
       modes: section === 'iptables' ? ['iptables', 'ipvs'] : ['nftables'],
       effect:
-        "Connections that are translated at the socket keep the client's address; packets get the node's where the way back needs it.",
+        "Not done. A connection that is translated at the socket has the client's address, and a packet gets the node's where its backend is on another node; a backend of this node sees the client, as its answers need not come back through a translation.",
     }),
   ),
   {
@@ -339,22 +339,24 @@ export const KUBE_PROXY_FIELDS: readonly KubeProxyField[] = [
     flag: 'detect-local-mode',
     type: choice('ClusterCIDR', 'NodeCIDR', 'BridgeInterface', 'InterfaceNamePrefix'),
     standard: 'ClusterCIDR',
-    effect:
-      "Processes of this node's pods are known by their sockets, whatever device they use; packets of pods by `--cluster-cidr`, else by the Node's `spec.podCIDRs`.",
+    key: 'detectLocalMode',
+    effect: '`--detect-local-mode`.',
   },
   {
     path: 'detectLocal.bridgeInterface',
     flag: 'pod-bridge-interface',
     type: anyText,
     standard: '',
-    effect: "This node's pods are known by their sockets, not by a device.",
+    effect:
+      "This node's pods are known by their sockets, and their packets by the Node's `spec.podCIDRs`, whatever device they use.",
   },
   {
     path: 'detectLocal.interfaceNamePrefix',
     flag: 'pod-interface-name-prefix',
     type: anyText,
     standard: '',
-    effect: "This node's pods are known by their sockets, not by a device.",
+    effect:
+      "This node's pods are known by their sockets, and their packets by the Node's `spec.podCIDRs`, whatever device they use.",
   },
   {
     path: 'clusterCIDR',

@@ -36,6 +36,10 @@ export interface Option<T> {
   readonly group: 'General' | 'Kernel objects' | 'Limits' | 'Timing' | 'HTTP' | 'Logging'
 }
 
+/** kube-proxy's ways to know a pod. */
+const DETECT_LOCAL_MODES = ['ClusterCIDR', 'NodeCIDR', 'BridgeInterface', 'InterfaceNamePrefix'] as const
+type DetectLocalMode = (typeof DETECT_LOCAL_MODES)[number]
+
 const DAY = 86_400_000
 
 function option<T>(option: Option<T>): Option<T> {
@@ -147,6 +151,15 @@ export const OPTIONS = {
     description:
       'Answer echo requests for Service addresses that arrive as packets; otherwise they are dropped. What is also an address of the node is answered by the node.',
     stability: 'beta',
+    group: 'General',
+  }),
+  detectLocalMode: option<DetectLocalMode>({
+    flag: 'detect-local-mode',
+    type: choice(...DETECT_LOCAL_MODES),
+    fallback: { value: 'ClusterCIDR' },
+    description:
+      "Whose packets are a pod's, so that `externalTrafficPolicy: Local` does not bind them to this node's endpoints: `ClusterCIDR` those from `--cluster-cidr`, of all nodes' pods; the others those of this node's pods, from the Node's `spec.podCIDRs`. Processes of this node's pods are known by their sockets in every mode, whatever bridge or device they use.",
+    stability: 'stable',
     group: 'General',
   }),
   clusterCidr: option<readonly Cidr[]>({

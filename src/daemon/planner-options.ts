@@ -8,6 +8,6 @@ export function plannerOptions(config: Config): PlannerOptions {
     nodePortAddresses: config.nodePortAddresses,
     defaultScheduler: config.scheduler,
     localhostNodePorts: config.localhostNodePorts,
-    clusterCIDRs: config.clusterCidr,
+    clusterCIDRs: config.detectLocalMode === 'ClusterCIDR' ? config.clusterCidr : undefined,
   }
 }

@@ -7,6 +7,7 @@ import type { ApplyReport, Missing } from '../../src/dataplane/dataplane.js'
 import type { Device } from '../../src/host/devices.js'
 import type { NetworkFacts } from '../../src/host/facts.js'
 import type { Address } from '../../src/model/address.js'
+import type { Cidr } from '../../src/model/cidr.js'
 import type { DesiredState } from '../../src/model/desired.js'
 import type { EndpointSliceObject, NodeObject, ServiceObject, Source, SourceEvent } from '../../src/model/objects.js'
 import { FakeClock } from './sync-fake-clock.js'
@@ -206,6 +207,23 @@ test('a Node that is gone or about to go makes healthz 503, livez not', async ()
   expect(await status('/healthz')).toBe(200)
   source.deliver([{ type: 'delete', kind: 'Node', key: 'node-a' }])
   expect([await status('/healthz'), await status('/livez')]).toEqual([503, 200])
+})
+
+test.each([
+  ['ClusterCIDR', ['10.244.0.0/16']],
+  ['NodeCIDR', ['10.244.1.0/24']],
+  ['BridgeInterface', ['10.244.1.0/24']],
+  ['InterfaceNamePrefix', ['10.244.1.0/24']],
+])("with --detect-local-mode %s packets from %j are a pod's", async (mode, networks) => {
+  agent = makeAgent([
+    ['detect-local-mode', [mode]],
+    ['cluster-cidr', ['10.244.0.0/16']],
+  ])
+  await agent.start()
+  const podCIDRs = ['10.244.1.0/24' as Cidr]
+  source.deliver([upsert({ ...node, podCIDRs }), synced('Service'), synced('EndpointSlice'), synced('Node')])
+  await clock.advanceAsync(500)
+  expect(dataplane.desired?.podNetworks).toEqual(networks)
 })
 
 test('problems of sources and of plan are logged once and counted while they stand', async () => {
