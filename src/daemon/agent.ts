@@ -76,11 +76,14 @@ export class Agent {
   readonly #ended: Promise<DaemonError>
   #fail: (error: DaemonError) => void = () => {}
   #nodeSeen = false
+  /** Milliseconds since the epoch. */
+  readonly #startedAt: number
   #read: { readonly at: number; readonly counters: KernelCounters } | undefined
 
   constructor(parts: AgentParts) {
     this.#parts = parts
     const { config, dataplane, clock, logger, random } = parts
+    this.#startedAt = clock.wall().getTime()
     this.#ended = new Promise(resolve => {
       this.#fail = resolve
     })
@@ -99,8 +102,8 @@ export class Agent {
       random,
       minPeriodMs: config.minSyncPeriod,
       fullPeriodMs: config.syncPeriod,
-      onApplied: ({ report, ms, at }) => {
-        this.#metrics.applied(report.writes, ms, at)
+      onApplied: applied => {
+        this.#metrics.applied({ ...applied, writes: applied.report.writes })
         this.#tellHealthChecks()
       },
       onFailed: () => this.#metrics.applyFailed(),
@@ -197,8 +200,8 @@ export class Agent {
 
   #take(events: readonly SourceEvent[]): void {
     const { config, clock } = this.#parts
-    this.#metrics.reported(events, clock.wall())
     const change = this.#store.apply(events)
+    this.#metrics.reported(events, this.#triggersOf(events, change), clock.wall(), clock.monotonic())
     this.#logProblems(change.problems)
     this.#plan(change)
     const node = this.#store.node(config.nodeName)
@@ -220,7 +223,22 @@ export class Agent {
     if (this.#planner.nodePortAddresses !== serving) this.#healthChecksChanged = true
     this.#loop.submit(plan.state, plan.changed, readinessOf(awaited))
     // What the kernel need not know, such as another port for health checks, waits for no apply.
-    if (this.#loop.status.pendingSince === undefined) this.#tellHealthChecks()
+    if (this.#loop.status.pendingSince === undefined) {
+      this.#metrics.nothingToApply()
+      this.#tellHealthChecks()
+    }
+  }
+
+  /**
+   * When what changed slices follow happened. Not from before this agent, whose kernel may
+   * have had it long before; nor of slices that came as they were.
+   */
+  #triggersOf(events: readonly SourceEvent[], { services }: Pick<Change, 'services'>): number[] {
+    return events.flatMap(event => {
+      if (event.type !== 'upsert' || event.object.kind !== 'EndpointSlice') return []
+      const { namespace, service, triggered = 0 } = event.object
+      return services.has(`${namespace}/${service}`) && triggered > this.#startedAt ? [triggered] : []
+    })
   }
 
   /** Load balancers hear of endpoints when the kernel knows them, and of nothing before the lists are in. */

@@ -17,6 +17,10 @@ export type Readiness = 'waiting' | 'partial' | 'complete'
 export interface AppliedEvent {
   readonly report: ApplyReport
   readonly ms: number
+  /** When it began, on the monotonic clock: changes from before are in it. */
+  readonly startedAt: number
+  /** Everything was compared, not only what changed. */
+  readonly full: boolean
   /** The first apply after all lists were in. */
   readonly first: boolean
   readonly at: Date
@@ -156,7 +160,7 @@ export class SyncLoop {
     try {
       const report = await dataplane.apply(desired, full ? undefined : ids, readiness === 'complete')
       if (full) this.#lastFull = start
-      this.#succeeded(report, full ? undefined : ids, readiness, clock.monotonic() - start)
+      this.#succeeded(report, full ? undefined : ids, readiness, start)
     } catch (error) {
       for (const id of ids) this.#dirty.add(id)
       this.#full ||= full
@@ -167,8 +171,9 @@ export class SyncLoop {
     }
   }
 
-  #succeeded(report: ApplyReport, ids: ReadonlySet<string> | undefined, readiness: Readiness, ms: number): void {
+  #succeeded(report: ApplyReport, ids: ReadonlySet<string> | undefined, readiness: Readiness, start: number): void {
     const { clock, logger, onApplied } = this.#options
+    const ms = clock.monotonic() - start
     if (this.#error !== undefined) logger.info('apply works again', { tries: this.#attempts + 1 })
     this.#error = undefined
     this.#recordFailures(report, ids)
@@ -183,7 +188,7 @@ export class SyncLoop {
       const { revision, services, writes } = report
       logger.info('applied', { revision, services, writes, ms: Math.round(ms), ...(first ? { first } : {}) })
     }
-    onApplied({ report, ms, first, at: this.#lastApplied })
+    onApplied({ report, ms, startedAt: start, full: ids === undefined, first, at: this.#lastApplied })
   }
 
   /** Logs each failure once, and its end. */

@@ -7,6 +7,7 @@ import { isRecord, type Path, Report, show } from './convert-report.js'
 const SERVICE_NAME = 'kubernetes.io/service-name'
 const WEIGHT = 'waggle.io/weight'
 const WEIGHT_MAX = 100
+const TRIGGERED = 'endpoints.kubernetes.io/last-change-trigger-time'
 
 /** An EndpointSlice of discovery.k8s.io/v1. Absent: labelled away, or of type FQDN. */
 export function convertEndpointSlice(raw: unknown): Converted {
@@ -29,8 +30,8 @@ export function convertEndpointSlice(raw: unknown): Converted {
   }
   const ports = portsOf(raw.ports, report)
   const endpoints = endpointsOf(raw.endpoints, family, report)
-  const weight = weightOf(id.annotations[WEIGHT], report)
-  return report.result(key, { kind: 'EndpointSlice', namespace, name, service, family, ...weight, endpoints, ports })
+  const extras = { ...weightOf(id.annotations[WEIGHT], report), ...triggeredOf(id.annotations[TRIGGERED]) }
+  return report.result(key, { kind: 'EndpointSlice', namespace, name, service, family, ...extras, endpoints, ports })
 }
 
 /** Weight 0 is not one of them: an endpoint that is to get nothing is not ready. */
@@ -41,6 +42,12 @@ function weightOf(value: unknown, report: Report): Pick<EndpointSliceObject, 'we
   const message = `is ${show(value)}; write a number from 1 to ${WEIGHT_MAX} in quotes (1 used)`
   report.warn(['metadata', 'annotations', WEIGHT], message)
   return {}
+}
+
+/** For a metric alone, so one that cannot be read is none, as in kube-proxy. */
+function triggeredOf(value: unknown): Pick<EndpointSliceObject, 'triggered'> {
+  const triggered = typeof value === 'string' ? Date.parse(value) : Number.NaN
+  return Number.isNaN(triggered) ? {} : { triggered }
 }
 
 /** A port without a number would mean all ports, which no proxy implements: skipped with a warning. */

@@ -34,6 +34,35 @@ export interface WatchRow {
 /** kube-proxy's buckets: 1 ms, doubling, 15 of them. */
 const SYNC_BUCKETS = Array.from({ length: 15 }, (_, i) => 0.001 * 2 ** i)
 
+/** kube-proxy's for network programming: 0.25, 0.5, 1 to 59 by 1, 60 to 115 by 5, 120 to 300 by 30. */
+const PROGRAMMING_BUCKETS = [0.25, 0.5, ...steps(1, 59, 1), ...steps(60, 115, 5), ...steps(120, 300, 30)]
+
+function steps(from: number, to: number, by: number): number[] {
+  return Array.from({ length: (to - from) / by + 1 }, (_, i) => from + i * by)
+}
+
+/** Kinds whose changes are counted. */
+const CHANGING = ['Service', 'EndpointSlice'] as const
+
+/** What the metrics want to know of an apply. */
+export interface AppliedFacts {
+  /** Map entries written or deleted. */
+  readonly writes: number
+  readonly ms: number
+  readonly full: boolean
+  readonly at: Date
+  readonly startedAt: number
+}
+
+/** The changes of one batch of events. */
+interface WaitingChanges {
+  /** On the monotonic clock. */
+  readonly since: number
+  readonly counts: Readonly<Record<'Service' | 'EndpointSlice', number>>
+  /** When what the slices follow happened, milliseconds since the epoch. */
+  readonly triggered: readonly number[]
+}
+
 /**
  * All metrics of the agent. Where a metric means what kube-proxy's does it has its name,
  * so that dashboards and ClusterLoader2 go on working; one apply writes both families, so
@@ -42,6 +71,11 @@ const SYNC_BUCKETS = Array.from({ length: 15 }, (_, i) => 0.001 * 2 ** i)
 export class Metrics {
   readonly registry = new Registry()
   readonly #syncDuration: Histogram
+  readonly #fullDuration: Histogram
+  readonly #partialDuration: Histogram
+  readonly #programmingDuration: Histogram
+  /** Reported and not applied yet, oldest first. */
+  #waiting: WaitingChanges[] = []
   readonly #lastSync: Gauge
   readonly #lastQueued: Gauge
   readonly #changes: Readonly<Record<'Service' | 'EndpointSlice', { total: Counter; pending: Gauge }>>
@@ -53,12 +87,24 @@ export class Metrics {
   constructor(input: MetricsInput) {
     const registers = [this.registry]
     collectDefaultMetrics({ register: this.registry })
-    this.#syncDuration = new Histogram({
-      name: 'kubeproxy_sync_proxy_rules_duration_seconds',
-      help: 'Time that one apply took.',
-      buckets: SYNC_BUCKETS,
-      registers,
-    })
+    const duration = (name: string, help: string, buckets: readonly number[]) =>
+      new Histogram({ name: `kubeproxy_${name}`, help, buckets: [...buckets], registers })
+    this.#syncDuration = duration('sync_proxy_rules_duration_seconds', 'Time that one apply took.', SYNC_BUCKETS)
+    this.#fullDuration = duration(
+      'sync_full_proxy_rules_duration_seconds',
+      'The same, of applies that compared everything.',
+      SYNC_BUCKETS,
+    )
+    this.#partialDuration = duration(
+      'sync_partial_proxy_rules_duration_seconds',
+      'The same, of applies that took what had changed.',
+      SYNC_BUCKETS,
+    )
+    this.#programmingDuration = duration(
+      'network_programming_duration_seconds',
+      'Time from the change of a pod or Service, as the annotation endpoints.kubernetes.io/last-change-trigger-time of a slice has it, until the kernel had it.',
+      PROGRAMMING_BUCKETS,
+    )
     this.#lastSync = new Gauge({
       name: 'kubeproxy_sync_proxy_rules_last_timestamp_seconds',
       help: 'When the last successful apply ended.',
@@ -111,24 +157,48 @@ export class Metrics {
     addWatchGauges(registers, input)
   }
 
-  /** Counts the reported changes of a batch. */
-  reported(events: readonly SourceEvent[], at: Date): void {
-    let any = false
+  /**
+   * Counts the changes of a batch, which was reported at `at`, `since` on the monotonic
+   * clock. `triggered`: of its slices, see {@link EndpointSliceObject}.
+   */
+  reported(events: readonly SourceEvent[], triggered: readonly number[], at: Date, since: number): void {
+    const counts = { Service: 0, EndpointSlice: 0 }
     for (const event of events) {
       const kind = event.type === 'upsert' ? event.object.kind : event.type === 'delete' ? event.kind : undefined
-      if (kind !== 'Service' && kind !== 'EndpointSlice') continue
-      this.#changes[kind].total.inc()
-      this.#changes[kind].pending.inc()
-      any = true
+      if (kind === 'Service' || kind === 'EndpointSlice') counts[kind]++
     }
-    if (any) this.#lastQueued.set(at.getTime() / 1000)
+    if (counts.Service + counts.EndpointSlice === 0) return
+    for (const kind of CHANGING) {
+      this.#changes[kind].total.inc(counts[kind])
+      this.#changes[kind].pending.inc(counts[kind])
+    }
+    this.#waiting.push({ since, counts, triggered })
+    this.#lastQueued.set(at.getTime() / 1000)
   }
 
-  applied(writes: number, ms: number, at: Date): void {
+  /** An apply that began at `startedAt` on the monotonic clock has succeeded. */
+  applied({ writes, ms, full, at, startedAt }: AppliedFacts): void {
     this.#syncDuration.observe(ms / 1000)
+    if (full) this.#fullDuration.observe(ms / 1000)
+    else this.#partialDuration.observe(ms / 1000)
     this.#lastSync.set(at.getTime() / 1000)
     this.#writes.inc(writes)
-    for (const { pending } of Object.values(this.#changes)) pending.set(0)
+    for (const { triggered } of this.#settle(startedAt)) {
+      for (const time of triggered) this.#programmingDuration.observe(Math.max(0, at.getTime() - time) / 1000)
+    }
+  }
+
+  /** The kernel need not know of any change that was reported so far. */
+  nothingToApply(): void {
+    this.#settle(Number.POSITIVE_INFINITY)
+  }
+
+  /** Changes from before `time` wait no longer. */
+  #settle(time: number): readonly WaitingChanges[] {
+    const settled = this.#waiting.filter(({ since }) => since <= time)
+    this.#waiting = this.#waiting.filter(({ since }) => since > time)
+    for (const { counts } of settled) for (const kind of CHANGING) this.#changes[kind].pending.dec(counts[kind])
+    return settled
   }
 
   applyFailed(): void {

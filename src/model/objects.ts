@@ -62,6 +62,11 @@ export interface EndpointSliceObject {
   readonly family: 'IPv4' | 'IPv6'
   /** From the annotation `waggle.io/weight`: of each of its endpoints, 1-100; unset means 1. */
   readonly weight?: number
+  /**
+   * When the pods or Services changed that this version of the slice follows, in
+   * milliseconds since the epoch: the annotation endpoints.kubernetes.io/last-change-trigger-time.
+   */
+  readonly triggered?: number
   readonly endpoints: readonly EndpointObject[]
   readonly ports: readonly { readonly name: string; readonly protocol: Protocol; readonly port: number }[]
 }

@@ -368,6 +368,17 @@ describe('Service', () => {
 
 describe('EndpointSlice', () => {
   test.each([
+    ['2026-01-02T03:04:05.5Z', 1_767_323_045_500],
+    ['soon', undefined],
+    [undefined, undefined],
+  ])('the annotation with the time of the last change, %s, is %s', (value, triggered) => {
+    const annotations = { 'endpoints.kubernetes.io/last-change-trigger-time': value }
+    const { metadata, ...rest } = rawSlice()
+    const got = sliceOf({ ...rest, metadata: { ...(metadata as object), annotations } })
+    expect([got.object?.triggered, got.fields]).toEqual([triggered, []])
+  })
+
+  test.each([
     [undefined, undefined, []],
     ['1', 1, []],
     ['100', 100, []],

@@ -92,15 +92,48 @@ test('state gauges', async () => {
   expect(await sample(`waggle_build_info{version="9.9.9",node="${process.versions.node}"}`)).toBe(1)
 })
 
+const applied = { writes: 0, ms: 3, full: false, startedAt: 0, at: new Date(0) }
+
+test('a change that comes while an apply runs waits for the next one', async () => {
+  const service = { type: 'delete', kind: 'Service', key: 'a/b' } as const
+  metrics.reported([service], [], new Date(0), 10)
+  metrics.reported([service, service], [], new Date(0), 30)
+  const pending = () => sample('kubeproxy_sync_proxy_rules_service_changes_pending')
+  metrics.applied({ ...applied, startedAt: 20 })
+  expect(await pending()).toBe(2)
+  metrics.nothingToApply()
+  expect(await pending()).toBe(0)
+})
+
+test('full and partial applies are told apart', async () => {
+  metrics.applied(applied)
+  metrics.applied({ ...applied, full: true })
+  metrics.applied(applied)
+  expect(await sample('kubeproxy_sync_proxy_rules_duration_seconds_count')).toBe(3)
+  expect(await sample('kubeproxy_sync_full_proxy_rules_duration_seconds_count')).toBe(1)
+  expect(await sample('kubeproxy_sync_partial_proxy_rules_duration_seconds_count')).toBe(2)
+})
+
+test('network programming takes from the trigger of a slice to the apply that has it', async () => {
+  const slice = { type: 'delete', kind: 'EndpointSlice', key: 'a/b' } as const
+  const count = (le: string) => sample(`kubeproxy_network_programming_duration_seconds_bucket{le="${le}"}`)
+  metrics.reported([slice], [1000, 1400], new Date(1500), 10)
+  metrics.applied({ ...applied, startedAt: 5, at: new Date(1600) })
+  expect(await count('+Inf')).toBe(0)
+  metrics.applied({ ...applied, startedAt: 10, at: new Date(1600) })
+  metrics.applied({ ...applied, startedAt: 20, at: new Date(9000) })
+  expect([await count('0.25'), await count('0.5'), await count('1'), await count('+Inf')]).toEqual([1, 1, 2, 2])
+})
+
 test('changes are counted, pend, and are done with the next apply', async () => {
   const at = new Date(1_000_000)
   const service = { type: 'delete', kind: 'Service', key: 'a/b' } as const
-  metrics.reported([service, service, { type: 'synced', kind: 'Service' }], at)
-  metrics.reported([{ type: 'delete', kind: 'EndpointSlice', key: 'a/b' }], at)
+  metrics.reported([service, service, { type: 'synced', kind: 'Service' }], [], at, 10)
+  metrics.reported([{ type: 'delete', kind: 'EndpointSlice', key: 'a/b' }], [], at, 20)
   expect(await sample('kubeproxy_sync_proxy_rules_service_changes_pending')).toBe(2)
   expect(await sample('kubeproxy_sync_proxy_rules_endpoint_changes_total')).toBe(1)
   expect(await sample('kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds')).toBe(1000)
-  metrics.applied(5, 3, new Date(2_000_000))
+  metrics.applied({ ...applied, writes: 5, startedAt: 20, at: new Date(2_000_000) })
   expect(await sample('kubeproxy_sync_proxy_rules_service_changes_pending')).toBe(0)
   expect(await sample('kubeproxy_sync_proxy_rules_service_changes_total')).toBe(2)
   expect(await sample('kubeproxy_sync_proxy_rules_last_timestamp_seconds')).toBe(2000)

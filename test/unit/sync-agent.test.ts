@@ -226,6 +226,22 @@ test.each([
   expect(dataplane.desired?.podNetworks).toEqual(networks)
 })
 
+test('network programming is measured for slices that changed since the agent started', async () => {
+  await agent.start()
+  const count = async () =>
+    /network_programming_duration_seconds_count (\d+)/.exec(await (await get('/metrics', METRICS)).text())?.[1]
+  const now = clock.wall().getTime()
+  source.deliver([upsert(service), upsert({ ...slice, triggered: now - 1 }), upsert(node)])
+  source.deliver([synced('Service'), synced('EndpointSlice'), synced('Node')])
+  await clock.advanceAsync(1000)
+  expect(await count()).toBe('0')
+  const changed = { ...slice, triggered: now + 900, endpoints: [] }
+  source.deliver([upsert(changed)])
+  source.deliver([upsert(changed)])
+  await clock.advanceAsync(1000)
+  expect(await count()).toBe('1')
+})
+
 test('problems of sources and of plan are logged once and counted while they stand', async () => {
   await agent.start()
   const problem: SourceEvent = { type: 'problem', where: 'web.yaml:3', field: 'spec', message: 'is text' }
