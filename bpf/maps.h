@@ -185,7 +185,20 @@ struct {
 	__type(value, struct reply_state);
 } reply_v1 SEC(".maps");
 
-/* Connected sockets; freed with the socket. */
+/* A power of two. */
+#define SOCK_PLACES 65536
+
+/* Connected sockets, by their cookies; see lib/sock_place.h. Nobody maps it: that is for its
+ * values to begin at a cache line. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SOCK_PLACES);
+	__type(key, __u32);
+	__type(value, struct sock_place);
+} sock_places_v1 SEC(".maps");
+
+/* Connected sockets that got no place; freed with the socket. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

@@ -33,10 +33,10 @@ static __always_inline int connect(struct bpf_sock_addr *ctx, bool ipv6)
 		ret = sock_select(ctx, ipv6, frontend, &choice);
 	/* A refused connect() leaves the socket where it was. */
 	if (ret && !request_is_refused(ret))
-		sock_mark_remove(ctx->sk);
+		sock_mark_remove(ctx->sk, bpf_get_socket_cookie(ctx));
 	if (ret)
 		return ret;
-	sock_mark_set(ctx->sk, &call, frontend->service, &choice);
+	sock_mark_set(ctx->sk, bpf_get_socket_cookie(ctx), &call, frontend->service, &choice);
 	sock_call_write(ctx, ipv6, &choice.addr, choice.port);
 	return OUTCOME_TRANSLATED;
 }
@@ -79,7 +79,7 @@ static __always_inline int recvmsg(struct bpf_sock_addr *ctx, bool ipv6)
 	ret = sock_call_read(ctx, ipv6, &call);
 	if (ret)
 		return ret;
-	peer = sock_mark_find(ctx->sk, &call);
+	peer = sock_mark_find(ctx->sk, bpf_get_socket_cookie(ctx), &call);
 	if (!peer)
 		peer = sock_sendto_find_reply(ctx, &call);
 	if (!peer)
@@ -97,7 +97,7 @@ static __always_inline int getpeername(struct bpf_sock_addr *ctx, bool ipv6)
 	ret = sock_call_read(ctx, ipv6, &call);
 	if (ret)
 		return ret;
-	peer = sock_mark_find(ctx->sk, &call);
+	peer = sock_mark_find(ctx->sk, bpf_get_socket_cookie(ctx), &call);
 	if (!peer)
 		return OUTCOME_NOT_SERVICE;
 	sock_call_write(ctx, ipv6, &peer->frontend_addr, peer->frontend_port);
@@ -156,7 +156,7 @@ int sock_getpeer6(struct bpf_sock_addr *ctx)
 SEC("cgroup/sock_release")
 int sock_release(struct bpf_sock *sk)
 {
-	sock_mark_release(sk);
+	sock_mark_release(sk, bpf_get_socket_cookie(sk));
 	return SOCK_PASS;
 }
 

@@ -108,7 +108,7 @@ struct affinity {
 	__u32 generation;
 };
 
-/* What a socket that was given a backend remembers (socket storage). */
+/* What a socket that was given a backend remembers: in its place (sock_place) or its storage. */
 struct sock_peer {
 	struct ip_addr frontend_addr;
 	struct ip_addr backend_addr;
@@ -120,6 +120,12 @@ struct sock_peer {
 	__u8 proto;   /* IPPROTO_* */
 	__u8 counted; /* 1 = raised backend_stats.udp_live or tcp_live */
 	__u8 zero[6];
+};
+
+/* The place of a connected socket's mark: a cache line. */
+struct sock_place {
+	__u64 cookie;	       /* of the socket whose mark is here; 0 = free */
+	struct sock_peer mark; /* all zero where free */
 };
 
 /* Key of udp_peers: an unconnected UDP socket and the frontend, or the backend, it talks to. */
@@ -166,6 +172,7 @@ _Static_assert(sizeof(struct flow) == 72, "flow is 72 bytes");
 _Static_assert(sizeof(struct flow_slot) == 48, "flow_slot is 48 bytes");
 _Static_assert(sizeof(struct affinity_key) == 24, "affinity_key is 24 bytes");
 _Static_assert(sizeof(struct sock_peer) == 56, "sock_peer is 56 bytes");
+_Static_assert(sizeof(struct sock_place) == 64, "sock_place is 64 bytes");
 _Static_assert(sizeof(struct udp_peer_key) == 32, "udp_peer_key is 32 bytes");
 
 #endif

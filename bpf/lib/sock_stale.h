@@ -6,7 +6,7 @@
  * in    skb of a cgroup_skb program: data begins at the network header, before
  *       fragmentation
  * out   -OUTCOME_STALE_SOCKET; OUTCOME_NOT_SERVICE: leave it alone
- * maps  sock_conn_v1, backends_v1 (read)
+ * maps  sock_places_v1, sock_conn_v1, backends_v1 (read)
  */
 #ifndef WAGGLE_LIB_SOCK_STALE_H
 #define WAGGLE_LIB_SOCK_STALE_H
@@ -19,6 +19,7 @@
 #include <linux/udp.h>
 
 #include "sock_peer.h"
+#include "sock_place.h"
 
 /* The mark of the sending socket, if it is a UDP one whose backend is gone. */
 static __always_inline const struct sock_peer *sock_stale_mark(struct __sk_buff *skb)
@@ -31,7 +32,7 @@ static __always_inline const struct sock_peer *sock_stale_mark(struct __sk_buff 
 	sk = bpf_sk_fullsock(sk);
 	if (!sk)
 		return NULL;
-	mark = bpf_sk_storage_get(&sock_conn_v1, sk, NULL, 0);
+	mark = sock_place_find(sk, bpf_get_socket_cookie(skb));
 	if (!mark || mark->proto != IPPROTO_UDP)
 		return NULL;
 	return backend_is_current(mark->backend, mark->generation) ? NULL : mark;

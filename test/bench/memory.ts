@@ -38,7 +38,7 @@ export async function memory(progress: (line: string) => void): Promise<Results>
         exact('all maps but flows, affinity and udp_peers', withoutState(full) / 1024, 'KiB', SERVICES),
         exact('a flow', flows / DEFAULT_LIMITS.flows, 'B'),
         exact('flows in 64 MiB', Math.floor((64 << 20) / (flows / DEFAULT_LIMITS.flows)), ''),
-        exact('a flow of a socket: what its socket keeps', maps.sockConn.value.size, 'B'),
+        exact('a connected socket: its place', maps.sockPlaces.value.size, 'B'),
         ...rows,
       ],
       skips,

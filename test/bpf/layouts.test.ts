@@ -105,6 +105,7 @@ const SAMPLES: readonly Sample[] = [
   sample(layouts.replyState, { dueNs: 1n << 50n, words: Array.from({ length: 64 }, (_, i) => i * 0x01010101) }),
   sample(layouts.device, { addr4: address(80), addr6: address(200), mac: [2, 3, 4, 5, 6, 7], takesFrames: 3, xdp: 2 }),
   sample(layouts.sockPeer, peer, 'zero'),
+  sample(layouts.sockPlace, { cookie: 0x1122334455667788n, mark: peer }, 'mark.zero'),
   sample(layouts.udpPeerKey, { cookie: 0x1122334455667788n, addr: address(40), port: 1053, backend: 1 }, 'zero'),
 ]
 

@@ -13,8 +13,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,13 +91,14 @@ static void format(const union address *a, char *text, size_t size)
 	}
 }
 
-/* kind is tcp4, tcp6, udp4, udp6 or icmp4. Blocking calls give up after two seconds. */
+/* kind is tcp4, tcp6, udp4, udp6, icmp4 or mptcp4. Blocking calls give up after two seconds. */
 static int open_socket(const char *kind)
 {
 	struct timeval limit = {.tv_sec = 2};
 	int family = kind[3] == '6' ? AF_INET6 : AF_INET;
-	int type = kind[0] == 't' ? SOCK_STREAM : SOCK_DGRAM;
-	int fd = socket(family, type | SOCK_CLOEXEC, kind[0] == 'i' ? IPPROTO_ICMP : 0);
+	int type = kind[0] == 't' || kind[0] == 'm' ? SOCK_STREAM : SOCK_DGRAM;
+	int protocol = kind[0] == 'i' ? IPPROTO_ICMP : kind[0] == 'm' ? IPPROTO_MPTCP : 0;
+	int fd = socket(family, type | SOCK_CLOEXEC, protocol);
 
 	if (fd >= 0 && (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) ||
 			setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit))))
@@ -236,6 +240,111 @@ static void storm(const char *kind, const char *ip, const char *port, int count)
 	printf("ok connected=%d refused=%d other=%d\n", connected, refused, other);
 }
 
+static uint64_t cookie_of(int fd)
+{
+	uint64_t cookie = 0;
+	socklen_t size = sizeof(cookie);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size))
+		die("SO_COOKIE");
+	return cookie;
+}
+
+/*
+ * Pairs of sockets whose cookies differ by a multiple of PLACES, so that both have the
+ * same place. Cookies count up, so the partners come when PLACES more are given out; other
+ * processes take some of them, hence the tries.
+ */
+#define PLACES 65536
+#define PAIRS  200
+
+static int pairs[2][PAIRS];
+static union address pair_address[2];
+static socklen_t pair_address_size[2];
+static atomic_int at_pair;
+
+static void make_pairs(const char *kind)
+{
+	static int partner_of[PLACES];
+	long tries = 40L * PLACES;
+	int missing = PAIRS;
+
+	memset(partner_of, 0xff, sizeof(partner_of));
+	for (int i = 0; i < PAIRS; i++) {
+		pairs[0][i] = open_socket(kind);
+		partner_of[cookie_of(pairs[0][i]) % PLACES] = i;
+	}
+	while (missing && tries--) {
+		int fd = open_socket(kind);
+		int *partner = &partner_of[cookie_of(fd) % PLACES];
+
+		if (*partner < 0) {
+			close(fd);
+			continue;
+		}
+		pairs[1][*partner] = fd;
+		*partner = -1;
+		missing--;
+	}
+	printf("ok pairs=%d\n", PAIRS - missing);
+}
+
+static void *run_side(void *side)
+{
+	int me = side != NULL;
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(me, &set);
+	/* With one CPU the two take turns, which is no race, and no failure either. */
+	sched_setaffinity(0, sizeof(set), &set);
+	for (int i = 0; i < PAIRS; i++) {
+		/* Each waits until both are at pair i. */
+		atomic_fetch_add(&at_pair, 1);
+		while (atomic_load(&at_pair) < 2 * (i + 1))
+			sched_yield();
+		if (pair_address_size[me] == 0)
+			close(pairs[me][i]);
+		else if (connect(pairs[me][i], &pair_address[me].any, pair_address_size[me]))
+			die("connect");
+	}
+	return NULL;
+}
+
+/* One thread for the first of each pair, one for the second. Without addresses they close. */
+static void race_pairs(char *const ip[2], const char *port)
+{
+	pthread_t thread[2];
+
+	atomic_store(&at_pair, 0);
+	for (int side = 0; side < 2; side++)
+		pair_address_size[side] = port ? parse(&pair_address[side], ip[side], port) : 0;
+	for (int side = 0; side < 2; side++)
+		if (pthread_create(&thread[side], NULL, run_side, side ? &at_pair : NULL))
+			die("pthread_create");
+	for (int side = 0; side < 2; side++)
+		pthread_join(thread[side], NULL);
+	printf("ok\n");
+}
+
+/* How many of the pairs' sockets say that their peer is what they dialled. */
+static void count_pairs(void)
+{
+	int right = 0;
+
+	for (int side = 0; side < 2; side++) {
+		for (int i = 0; i < PAIRS; i++) {
+			union address a;
+			socklen_t size = sizeof(a);
+
+			if (!getpeername(pairs[side][i], &a.any, &size) &&
+			    a.v4.sin_addr.s_addr == pair_address[side].v4.sin_addr.s_addr)
+				right++;
+		}
+	}
+	printf("ok right=%d\n", right);
+}
+
 static ssize_t send_as(const char *how, int fd, char *text)
 {
 	struct iovec part = {.iov_base = text, .iov_len = strlen(text)};
@@ -328,6 +437,18 @@ static void run(char *line)
 		reply(fork_and_exit());
 		return;
 	}
+	if (!strcmp(word[0], "pairs")) {
+		make_pairs(word[1]);
+		return;
+	}
+	if (!strcmp(word[0], "race")) {
+		race_pairs(&word[1], word[3]);
+		return;
+	}
+	if (!strcmp(word[0], "pair-peers")) {
+		count_pairs();
+		return;
+	}
 	if (n < 2 || atoi(word[1]) < 0 || atoi(word[1]) >= MAX_SOCKETS) {
 		printf("err EINVAL\n");
 		return;
@@ -353,6 +474,8 @@ static void run(char *line)
 		reply(sendto(*fd, word[4], strlen(word[4]), 0, &a.any, size));
 	} else if (!strcmp(word[0], "recv")) {
 		reply_recv(*fd);
+	} else if (!strcmp(word[0], "cookie")) {
+		printf("ok %llu\n", (unsigned long long)cookie_of(*fd));
 	} else if (!strcmp(word[0], "peer")) {
 		reply_peer(*fd);
 	} else if (!strcmp(word[0], "dup")) {

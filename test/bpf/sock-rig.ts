@@ -19,6 +19,7 @@ import {
   Scheduler,
   ServiceFlag,
   serviceStats,
+  type sockPlace,
 } from '../../src/ebpf/generated/layouts.js'
 import { loadNative } from '../../src/ebpf/load-native.js'
 import type { BpfLink, BpfMap, BpfObject } from '../../src/ebpf/native.js'
@@ -45,6 +46,8 @@ const ECHO_ADDRESSES = [...BACKENDS_V4, OUTSIDER_V4, ...BACKENDS_V6, OUTSIDER_V6
 const PROTO = { TCP: 6, UDP: 17 } as const
 /** Of each map; the defaults would cost 100 MB a test file. */
 const MAP_ENTRIES = 1024
+/** Sockets whose cookies differ by a multiple of this meet. */
+export const SOCK_PLACES = BigInt(maps.sockPlaces.maxEntries)
 const OBJECTS = join(import.meta.dirname, '../../build/bpf')
 
 /** What these tests need and this machine lacks, or undefined. */
@@ -163,7 +166,8 @@ export class SockRig {
     const object = loadNative().openObject(join(OBJECTS, name))
     this.#objects.push(object)
     for (const map of Object.values(maps)) {
-      if (map.maxEntries > MAP_ENTRIES) object.setMaxEntries(map.name, MAP_ENTRIES)
+      // Programs know the number of places.
+      if (map.maxEntries > MAP_ENTRIES && map !== maps.sockPlaces) object.setMaxEntries(map.name, MAP_ENTRIES)
     }
     return object
   }
@@ -194,7 +198,9 @@ export class SockRig {
     this.#netns.push(name)
     // Ping sockets, the one kind besides TCP and UDP that runs the connect hook.
     execFileSync('nsenter', [`--net=/run/netns/${name}`, 'sysctl', '-qw', 'net.ipv4.ping_group_range=0 0'])
-    const addresses = ECHO_ADDRESSES.map(addr => `addr add ${addr}/${addr.includes(':') ? '128' : '32'} dev lo`)
+    const addresses = ECHO_ADDRESSES.map(addr =>
+      addr.includes(':') ? `addr add ${addr}/128 dev lo nodad` : `addr add ${addr}/32 dev lo`,
+    )
     execFileSync('ip', ['-n', name, '-batch', '-'], { input: ['link set lo up', ...addresses].join('\n') })
     const endpoints = ECHO_ADDRESSES.flatMap(addr => [addr, String(BACKEND_PORT)])
     const server = spawn(this.#helper, ['serve', `/run/netns/${name}`, ...endpoints], {
@@ -362,6 +368,31 @@ export class SockRig {
     return Array.from({ length: bytes.length / step }, (_, cpu) => fromBytes(codec, bytes, cpu * step))
   }
 
+  /** Who has the place of the socket with this cookie (0 = nobody), and the mark there. */
+  place(cookie: bigint): ReturnType<typeof sockPlace.decode> {
+    return this.#get<ReturnType<typeof sockPlace.decode>>(maps.sockPlaces, Number(cookie % SOCK_PLACES))
+  }
+
+  /** Gives that place to whoever has the cookie `place.cookie`. */
+  setPlace(cookie: bigint, place: ReturnType<typeof sockPlace.decode>): void {
+    this.#put(maps.sockPlaces, Number(cookie % SOCK_PLACES), place)
+  }
+
+  /** How many places are taken. */
+  places(): number {
+    let taken = 0
+    for (let cookie = 0n; cookie < SOCK_PLACES; cookie++) if (this.place(cookie).cookie !== 0n) taken++
+    return taken
+  }
+
+  /** Sockets close without being noticed while this is off. */
+  setRelease(on: boolean): void {
+    const at = SOCK_HOOKS.findIndex(hook => hook.program === 'sock_release')
+    const [sock] = this.#objects
+    this.#links[at]?.close()
+    if (on && sock) this.#links[at] = this.#attach(sock, SOCK_HOOKS[at] as SockHook)
+  }
+
   /** Connected UDP sockets that point at a backend. */
   udpLive(backend: number): bigint {
     return this.#get<ReturnType<typeof backendStats.decode>>(maps.beStats, backend).udpLive
@@ -406,7 +437,7 @@ export class SockRig {
   }
 }
 
-export type SocketKind = 'tcp4' | 'tcp6' | 'udp4' | 'udp6' | 'icmp4'
+export type SocketKind = 'tcp4' | 'tcp6' | 'udp4' | 'udp6' | 'icmp4' | 'mptcp4'
 
 /** One process; each call is one system call there, answered with its result or errno. */
 export class SockClient {
@@ -464,6 +495,8 @@ export class SockHandle {
   recv = () => this.#client.call('recv', this.#id)
   peer = () => this.#client.call('peer', this.#id)
   close = () => this.#client.call('close', this.#id)
+  /** SO_COOKIE */
+  cookie = async () => BigInt(await this.#client.call('cookie', this.#id))
 
   async dup(): Promise<SockHandle> {
     const id = this.#client.nextId()

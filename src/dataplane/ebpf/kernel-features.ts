@@ -5,6 +5,9 @@ export interface MissingFeature {
   readonly since: string
 }
 
+/** A kernel without one feature may lack others that nobody looked at yet: the oldest that has all. */
+export const OLDEST_KERNEL = '6.1'
+
 /** By what the verifier of a kernel without it says: seen on Debian's 5.10. */
 const FEATURES: readonly (MissingFeature & { readonly refusal: RegExp })[] = [
   { refusal: /invalid func unknown#187\b/, name: 'the helper bpf_set_retval', since: '5.18' },

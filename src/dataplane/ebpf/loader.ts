@@ -4,7 +4,7 @@ import { codeOf, WaggleError } from '../../base/errors.js'
 import type { Logger } from '../../base/log.js'
 import { maps as layouts } from '../../ebpf/generated/layouts.js'
 import type { BpfMap, BpfObject, BpfProgram, Native } from '../../ebpf/native.js'
-import { missingFeature } from './kernel-features.js'
+import { missingFeature, OLDEST_KERNEL } from './kernel-features.js'
 import { type Limits, type MapHandles, sizesOf } from './kernel-maps.js'
 import type { Pins } from './pins.js'
 
@@ -169,7 +169,7 @@ function loadError(file: string, cause: unknown): LoadError {
     return new LoadError('KERNEL_TOO_OLD', {
       what: `load ${file}: Linux ${release()} has not got ${missing.name}`,
       cause,
-      remedy: `Linux ${missing.since} brought it: use that or a newer kernel`,
+      remedy: `Linux ${missing.since} brought it, and all that waggle needs is in ${OLDEST_KERNEL}: use that or a newer kernel`,
     })
   }
   return new LoadError('LOAD_FAILED', {

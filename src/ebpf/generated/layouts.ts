@@ -1153,6 +1153,32 @@ export const sockPeer = {
   },
 } as const satisfies Codec<SockPeer> & { offsets: Readonly<Record<string, number>> }
 
+/** struct sock_place */
+export interface SockPlace {
+  readonly cookie: bigint
+  readonly mark: SockPeer
+}
+
+/** struct sock_place, 64 bytes */
+export const sockPlace = {
+  name: 'sock_place',
+  size: 64,
+  offsets: {
+    cookie: 0,
+    mark: 8,
+  },
+  encode(view: DataView, at: number, value: SockPlace): void {
+    view.setBigUint64(at, uint64(value.cookie, 'sock_place.cookie'), true)
+    sockPeer.encode(view, at + 8, value.mark)
+  },
+  decode(view: DataView, at: number): SockPlace {
+    return {
+      cookie: view.getBigUint64(at, true),
+      mark: sockPeer.decode(view, at + 8),
+    }
+  },
+} as const satisfies Codec<SockPlace> & { offsets: Readonly<Record<string, number>> }
+
 /** struct udp_peer_key */
 export interface UdpPeerKey {
   readonly cookie: bigint
@@ -1350,6 +1376,14 @@ export const maps = {
     key: u32,
     value: replyState,
   } satisfies MapLayout<number, ReplyState>,
+  sockPlaces: {
+    name: 'sock_places_v1',
+    type: 2,
+    flags: 1024,
+    maxEntries: 65536,
+    key: u32,
+    value: sockPlace,
+  } satisfies MapLayout<number, SockPlace>,
   sockConn: {
     name: 'sock_conn_v1',
     type: 24,
