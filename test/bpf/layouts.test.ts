@@ -86,7 +86,7 @@ const SAMPLES: readonly Sample[] = [
   ),
   sample(layouts.flowSlot, { key: tuple, claimed: 0xfedcba98 }, 'zero', 'key.zero'),
   sample(layouts.flowHand, { next: 1n << 40n, swept: 3n, crowded: 1n }),
-  sample(layouts.flowStats, { evicted: 1n, snatFlows: 2n << 40n, snatTries: 3n }),
+  sample(layouts.flowStats, { evicted: 1n, snatFlows: 2n << 40n, snatTries: 3n, snatDueNs: 1n << 50n }),
   sample(layouts.fragmentKey, { src: address(9), dst: address(90), id: 0x01020304, proto: 17, slot: 3 }, 'zero'),
   sample(layouts.fragment, {
     seenNs: 1n << 50n,
