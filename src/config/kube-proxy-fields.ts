@@ -57,6 +57,9 @@ const IPVS_SCHEDULERS: Readonly<Record<string, string>> = {
 }
 
 const ONE_PROGRAM = 'Nothing is marked: there is no masquerade rule to find the mark.'
+/** Why `masqueradeAll` has no effect with the dataplane ebpf. */
+export const NO_MASQUERADE =
+  "Not done by the dataplane ebpf: a socket has the address that the route to the backend gives it, and a packet gets the node's where its backend is on another node; the answers of a backend on this node need not come back through a translation, so it sees the client."
 const RESYNC = '`--sync-period`, from the section of `mode`.'
 const MIN_RESYNC = '`--min-sync-period`, from the section of `mode`.'
 const KERNEL_CONNTRACK = "The kernel's conntrack settings are left alone: flows are kept in a table of their own."
@@ -249,9 +252,9 @@ export const KUBE_PROXY_FIELDS: readonly KubeProxyField[] = [
       ...(section === 'iptables' && { flag: 'masquerade-all' }),
       type: bool,
       standard: 'false',
+      key: 'masqueradeAll',
       modes: section === 'iptables' ? ['iptables', 'ipvs'] : ['nftables'],
-      effect:
-        "Not done. A connection that is translated at the socket has the client's address, and a packet gets the node's where its backend is on another node; a backend of this node sees the client, as its answers need not come back through a translation.",
+      effect: `\`--masquerade-all\`. ${NO_MASQUERADE}`,
     }),
   ),
   {

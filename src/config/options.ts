@@ -171,6 +171,15 @@ export const OPTIONS = {
     stability: 'stable',
     group: 'General',
   }),
+  masqueradeAll: option<boolean>({
+    flag: 'masquerade-all',
+    type: bool,
+    fallback: { value: false },
+    description:
+      "Give whatever goes to a ClusterIP the node's address. For `--dataplane iptables`; with `ebpf` the log says that it is not done.",
+    stability: 'stable',
+    group: 'General',
+  }),
   sourcePorts: option<readonly PortRange[]>({
     flag: 'source-ports',
     type: list(portRange),

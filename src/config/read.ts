@@ -2,7 +2,7 @@ import { WaggleError } from '../base/errors.js'
 import { type Config, completeConfig, describeSettings, type Machine, type Mistake, type Origin } from './config.js'
 import { type ConfigFile, parseConfigFile } from './file.js'
 import { fieldOfFlag, type KubeProxyValue, type Note, translateKubeProxy } from './kube-proxy.js'
-import { KUBE_PROXY_FIELDS, OTHER_COMMANDS } from './kube-proxy-fields.js'
+import { KUBE_PROXY_FIELDS, NO_MASQUERADE, OTHER_COMMANDS } from './kube-proxy-fields.js'
 import { didYouMean, isUnknownVariable } from './names.js'
 import { environmentName, OPTION_KEYS, type OptionKey, optionOf, type Settings } from './options.js'
 
@@ -89,7 +89,11 @@ export function readConfig(input: ConfigInput): ConfigResult {
   )
   mistakes.push(...together)
   if (mistakes.length > 0) throw new ConfigError(mistakes)
-  return { config, described: describeSettings(settings as Settings, origins), notes: kubeProxy.notes }
+  const notes = [...kubeProxy.notes]
+  if (config.masqueradeAll && config.dataplane === 'ebpf') {
+    notes.push({ where: places.get('masqueradeAll') ?? '', value: 'true', instead: NO_MASQUERADE })
+  }
+  return { config, described: describeSettings(settings as Settings, origins), notes }
 }
 
 /** Every value that is given for a setting, weakest first. */

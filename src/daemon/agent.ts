@@ -8,13 +8,15 @@ import { type HealthAnswer, type HealthInput, healthz, livez, readyz } from '../
 import { type Device, ownAddresses } from '../host/devices.js'
 import type { NetworkFacts } from '../host/facts.js'
 import { type HostNetwork, HostWatch } from '../host/watch.js'
+import type { ServiceNotice } from '../k8s/kube-event.js'
+import type { EventCounts } from '../k8s/kube-events.js'
 import { Metrics, type WatchRow } from '../metrics/metrics.js'
 import type { Address } from '../model/address.js'
-import type { ProblemEvent, Source, SourceEvent, WatchedKind } from '../model/objects.js'
+import type { ObjectKey, Source, SourceEvent, WatchedKind } from '../model/objects.js'
 import { HealthChecks } from '../plan/health-checks.js'
 import { healthCheckAddresses } from '../plan/node-addresses.js'
 import { Planner } from '../plan/planner.js'
-import { Problems } from '../state/problems.js'
+import { type Problem, Problems } from '../state/problems.js'
 import { type Change, Store } from '../state/store.js'
 import { DaemonError } from './errors.js'
 import { HealthCheckPorts } from './health-check-ports.js'
@@ -50,6 +52,16 @@ export interface AgentParts {
   readonly lockIsHeld: () => boolean
   /** How each kind's watch stands, where the source has watches. */
   readonly watches?: () => readonly WatchRow[]
+  /** Where people of a Service are told, where the source has such a place. */
+  readonly events?: EventSink
+}
+
+/** Tells the people of a Service. */
+export interface EventSink {
+  /** `here` are this node's addresses, which do not make a notice another one. */
+  tell(notice: ServiceNotice, here: readonly string[]): void
+  readonly counts: EventCounts
+  stop(): void
 }
 
 const HOUSEKEEPING_MS = 1000
@@ -93,7 +105,10 @@ export class Agent {
       healthInput: () => this.#healthInput(),
       clock,
       logger,
-      onProblem: (_service, event) => this.#logProblems(this.#ownProblems.apply([event])),
+      onProblem: (service, event) =>
+        this.#tell(this.#ownProblems.apply([event]), () => ({
+          ...{ service, reason: 'FailedToStartServiceHealthcheck', action: 'Listen', ofThisNode: true },
+        })),
     })
     this.#loop = new SyncLoop({
       dataplane: { apply: (...args) => this.#serial.run(() => dataplane.apply(...args)) },
@@ -117,6 +132,7 @@ export class Agent {
       kernel: () => this.#readCounters(),
       version: parts.version,
       watches: parts.watches ?? (() => []),
+      events: () => parts.events?.counts,
     })
     this.#host = new HostWatch({
       readFacts: parts.readFacts,
@@ -195,6 +211,7 @@ export class Agent {
     for (const server of this.#servers) void server.stop()
     await this.#loop.stop()
     this.#healthCheckPorts.stop()
+    this.#parts.events?.stop()
     await this.#serial.run(() => dataplane.stop())
   }
 
@@ -202,7 +219,10 @@ export class Agent {
     const { config, clock } = this.#parts
     const change = this.#store.apply(events)
     this.#metrics.reported(events, this.#triggersOf(events, change), clock.wall(), clock.monotonic())
-    this.#logProblems(change.problems)
+    this.#tell(change.problems, ({ where }) => {
+      const service = /^Service (\S+)$/.exec(where)?.[1]
+      return service === undefined ? undefined : { service, reason: 'InvalidField', action: 'Read', ofThisNode: false }
+    })
     this.#plan(change)
     const node = this.#store.node(config.nodeName)
     if (node !== undefined) {
@@ -218,7 +238,12 @@ export class Agent {
     const { awaited } = this.#store
     const serving = this.#planner.nodePortAddresses
     const plan = this.#planner.update(this.#store, { ...change, synced: awaited.length === 0 })
-    this.#logProblems(this.#ownProblems.apply(plan.problems))
+    this.#tell(this.#ownProblems.apply(plan.problems), ({ where, field }) => {
+      const service = field === 'frontends' ? where.split(':')[0] : undefined
+      return service === undefined
+        ? undefined
+        : { service, reason: 'FrontendRefused', action: 'Plan', ofThisNode: false }
+    })
     if (this.#healthChecks.update(this.#store, change.services)) this.#healthChecksChanged = true
     if (this.#planner.nodePortAddresses !== serving) this.#healthChecksChanged = true
     this.#loop.submit(plan.state, plan.changed, readinessOf(awaited))
@@ -252,10 +277,23 @@ export class Agent {
     )
   }
 
-  /** Each once, when it appears; all that stand are counted in the metrics. */
-  #logProblems(problems: readonly Extract<ProblemEvent, { type: 'problem' }>[]): void {
-    for (const { where, field, message } of problems)
-      this.#parts.logger.warn('input problem', { where, field, problem: message })
+  /**
+   * New problems, each once: in the log, and where it is a Service's own as an event there.
+   * All that stand are counted in the metrics.
+   */
+  #tell(problems: readonly Problem[], about: (problem: Problem) => About | undefined): void {
+    const { logger, events } = this.#parts
+    for (const problem of problems) {
+      const { where, field, message } = problem
+      logger.warn('input problem', { where, field, problem: message })
+      const said = about(problem)
+      if (said === undefined || events === undefined) continue
+      const [namespace = '', name = ''] = said.service.split('/')
+      const { reason, action, ofThisNode } = said
+      const uid = this.#store.service(said.service)?.uid
+      const note = `${field}: ${message}`
+      events.tell({ namespace, name, uid, reason, action, note, ofThisNode }, this.#planner.nodePortAddresses)
+    }
   }
 
   #setNetwork({ devices, addresses }: HostNetwork): void {
@@ -334,6 +372,11 @@ export class Agent {
       ['/configz', () => json(200, { waggle: printConfig(this.#parts.config) })],
     ])
   }
+}
+
+/** Whose problem it is and what an event says about it. */
+interface About extends Pick<ServiceNotice, 'reason' | 'action' | 'ofThisNode'> {
+  readonly service: ObjectKey
 }
 
 /** No object changed. */

@@ -9,6 +9,7 @@ import type { Native } from '../ebpf/native.js'
 import { readNetworkFacts } from '../host/facts.js'
 import { DirSource } from '../k8s/dir-source.js'
 import { loadKubeAccess } from '../k8s/kube-access.js'
+import { KubeEvents } from '../k8s/kube-events.js'
 import { KubeSource } from '../k8s/kube-source.js'
 import { Agent } from './agent.js'
 import { DaemonError } from './errors.js'
@@ -48,7 +49,7 @@ export async function startAgent(config: Config, native: Native, logger: Logger,
   native.mountBpffs(config.bpffs)
   const lock = await Lock.acquire(config.runDir, lockKey(config.bpffs, config.pinDir), config.pinDir, version)
   try {
-    const source = await makeSource(config, logger)
+    const { source, events } = await makeSource(config, logger)
     const agent = new Agent({
       config,
       source,
@@ -61,6 +62,7 @@ export async function startAgent(config: Config, native: Native, logger: Logger,
       version,
       lockIsHeld: () => lock.isHeld(),
       ...(source instanceof KubeSource && { watches: () => source.status() }),
+      ...(events && { events }),
     })
     await agent.start()
     return {
@@ -76,10 +78,17 @@ export async function startAgent(config: Config, native: Native, logger: Logger,
   }
 }
 
-async function makeSource(config: Config, logger: Logger): Promise<DirSource | KubeSource> {
-  if (config.source.kind === 'dir') return new DirSource(config.source.path)
+async function makeSource(
+  config: Config,
+  logger: Logger,
+): Promise<{ readonly source: DirSource | KubeSource; readonly events?: KubeEvents }> {
+  if (config.source.kind === 'dir') return { source: new DirSource(config.source.path) }
+  const { nodeName, kubeServers: servers = [] } = config
   const access = await loadKubeAccess(config.kubeconfig === undefined ? {} : { kubeconfig: config.kubeconfig })
-  return new KubeSource({ access, servers: config.kubeServers ?? [], nodeName: config.nodeName, log: logger })
+  return {
+    source: new KubeSource({ access, servers, nodeName, log: logger }),
+    events: new KubeEvents({ access, servers, nodeName, clock: systemClock, logger }),
+  }
 }
 
 /** @throws DaemonError while programs of the ebpf dataplane are attached: both would translate. */
@@ -93,7 +102,7 @@ function makeIptables(config: Config, native: Native, logger: Logger): IptablesD
   return new IptablesDataplane({
     profile: config.iptablesProfile,
     variant: config.iptablesVariant,
-    masqueradeAll: false,
+    masqueradeAll: config.masqueradeAll,
     anyNodeAddress: config.nodePortAddresses.includes('all'),
     localhostNodePorts: config.localhostNodePorts,
     logger,

@@ -24,7 +24,7 @@ export async function renderFolder(path: string, config: Config, families: reado
     const options: RenderOptions = {
       family,
       layout: LAYOUTS[config.iptablesProfile],
-      masqueradeAll: false,
+      masqueradeAll: config.masqueradeAll,
       randomFully: true,
       anyNodeAddress: config.nodePortAddresses.includes('all'),
       localhostNodePorts: config.localhostNodePorts,

@@ -28,6 +28,7 @@ export interface Identity {
   readonly annotations: Readonly<Record<string, unknown>>
   /** metadata.creationTimestamp in seconds since the epoch. */
   readonly created: number | undefined
+  readonly uid: string | undefined
 }
 
 /** Metadata of `raw`; undefined when the object cannot be named (it is refused then). An unset namespace is `default`. */
@@ -56,6 +57,7 @@ export function identity(kind: WatchedKind, raw: unknown, report: Report): Ident
     labels: report.record(metadata.labels, ['metadata', 'labels']),
     annotations: report.record(metadata.annotations, ['metadata', 'annotations']),
     created: timestamp(metadata.creationTimestamp),
+    uid: typeof metadata.uid === 'string' && metadata.uid !== '' ? metadata.uid : undefined,
   }
 }
 

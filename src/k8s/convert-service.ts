@@ -65,6 +65,7 @@ function serviceOf(id: Identity, spec: Fields, status: Fields, report: Report): 
     ...(type === 'LoadBalancer' && externalLocal && healthCheckNodePortOf(spec, report)),
     scheduler: schedulerOf(id.annotations, report),
     created: id.created,
+    ...(id.uid !== undefined && { uid: id.uid }),
   }
 }
 

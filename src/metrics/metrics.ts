@@ -18,6 +18,8 @@ export interface MetricsInput {
     | undefined
   readonly version: string
   readonly watches: () => readonly WatchRow[]
+  /** What became of events at Services; undefined where none are written. */
+  readonly events: () => Readonly<Record<'sent' | 'known' | 'dropped', number>> | undefined
 }
 
 /** How the watch of one kind of object stands. */
@@ -155,6 +157,7 @@ export class Metrics {
     addStateGauges(registers, input)
     addKernelMetrics(registers, input)
     addWatchGauges(registers, input)
+    addEventCounter(registers, input)
   }
 
   /**
@@ -336,4 +339,18 @@ function addWatchGauges(registers: Registry[], input: MetricsInput): void {
     'When the API server was last heard of: a list, an event or a bookmark; 0 = never.',
     row => row.lastEventAt && row.lastEventAt.getTime() / 1000,
   )
+}
+
+/** Events at Services: nothing of it for manifests. */
+function addEventCounter(registers: Registry[], input: MetricsInput): void {
+  new Counter({
+    name: 'waggle_events_total',
+    help: 'Events at Services: sent, known (said already by another node or an earlier run), or dropped by the limits or after a minute of failures.',
+    labelNames: ['result'],
+    registers,
+    collect() {
+      this.reset()
+      for (const [result, count] of Object.entries(input.events() ?? {})) this.inc({ result }, count)
+    },
+  })
 }

@@ -42,6 +42,8 @@ export interface ServiceObject {
    * one frontend the older keeps it. Missing for manifests.
    */
   readonly created?: number | undefined
+  /** metadata.uid, by which events find the object. Missing for manifests. */
+  readonly uid?: string
 }
 
 export interface ServicePortObject {

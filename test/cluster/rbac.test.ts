@@ -3,7 +3,10 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parseAllDocuments } from 'yaml'
+import { systemClock } from '../../src/base/clock.js'
+import { silentLogger } from '../../src/base/log.js'
 import { loadKubeAccess } from '../../src/k8s/kube-access.js'
+import { KubeEvents } from '../../src/k8s/kube-events.js'
 import { until, Watched } from '../unit/kube-source-kit.js'
 import { ApiObjects } from './api-objects.js'
 import { ApiServer } from './api-server.js'
@@ -61,6 +64,41 @@ describe.skipIf(CANNOT_RUN)(titled('the ServiceAccount of deploy/rbac.yaml'), ()
     }
   })
 
+  test('is enough to tell the people of a Service, where kubectl describe finds it', async () => {
+    const kubeconfig = path.join(folder, 'waggle.kubeconfig')
+    writeFileSync(kubeconfig, api.kubeconfig({ token }))
+    const events = () =>
+      new KubeEvents({
+        ...{ servers: [], nodeName: 'node-a', clock: systemClock, logger: silentLogger },
+        access,
+      })
+    const access = await loadKubeAccess({ kubeconfig })
+    const admin = api.objects()
+    await admin.apply({
+      apiVersion: 'v1',
+      kind: 'Service',
+      metadata: { name: 'told' },
+      spec: { ports: [{ port: 80 }] },
+    })
+    const { uid } = (await admin.request('GET', '/api/v1/namespaces/default/services/told')).body.metadata
+    const notice = {
+      ...{ namespace: 'default', name: 'told', uid, reason: 'FrontendRefused', action: 'Plan', ofThisNode: false },
+      note: `frontends: ${'not served; '.repeat(200)}`,
+    }
+    const [first, second] = [events(), events()]
+    first.tell(notice, [])
+    await expect.poll(() => first.counts, { timeout: 10_000 }).toEqual({ sent: 1, known: 0, dropped: 0 })
+    second.tell(notice, [])
+    await expect.poll(() => second.counts, { timeout: 10_000 }).toEqual({ sent: 0, known: 1, dropped: 0 })
+    // The selector of kubectl describe.
+    const selector = encodeURIComponent(
+      `involvedObject.kind=Service,involvedObject.name=told,involvedObject.namespace=default,involvedObject.uid=${uid}`,
+    )
+    const { body } = await admin.request('GET', `/api/v1/namespaces/default/events?fieldSelector=${selector}`)
+    expect(body.items).toMatchObject([{ reason: 'FrontendRefused', type: 'Warning', reportingComponent: 'waggle' }])
+    admin.close()
+  })
+
   test.each([
     ['GET', '/api/v1/secrets'],
     ['GET', '/api/v1/namespaces/default/services/kubernetes'],
@@ -68,6 +106,7 @@ describe.skipIf(CANNOT_RUN)(titled('the ServiceAccount of deploy/rbac.yaml'), ()
     ['DELETE', '/api/v1/nodes/node-a'],
     ['GET', '/api/v1/pods'],
     ['GET', '/api/v1/endpoints'],
+    ['GET', '/apis/events.k8s.io/v1/events'],
   ])('allows nothing else: %s %s', async (method, where) => {
     const objects = new ApiObjects(api.server, api.caFile, token)
     const { status } = await objects.request(method, where, undefined, { accept: [403] })

@@ -191,6 +191,17 @@ test('what is not followed is noted with its place and with what happens instead
   for (const { instead } of notes) expect(instead).toMatch(/\.$/)
 })
 
+test('masqueradeAll is for rules; without them it is noted', () => {
+  const said = (text: string, flags = {}) => {
+    const { config, notes } = read(HEAD + text, flags)
+    return [config.masqueradeAll, notes.map(({ where }) => where)]
+  }
+  expect(said('iptables: {masqueradeAll: true}')).toEqual([true, ['kp.conf:3 iptables.masqueradeAll']])
+  expect(said('iptables: {masqueradeAll: true}', { dataplane: ['iptables'] })).toEqual([true, []])
+  expect(said('nftables: {masqueradeAll: true}')).toEqual([false, []])
+  expect(said('', { 'masquerade-all': ['true'] })).toEqual([true, ['--masquerade-all']])
+})
+
 test('unknown fields, wrong values, another version: file, line, path, value, and what is allowed', () => {
   const text = `apiVersion: kubeproxy.config.k8s.io/v1alpha2
 kind: KubeProxyConfiguration

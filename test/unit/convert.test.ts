@@ -62,6 +62,7 @@ describe('Service', () => {
     const { object, problems } = serviceOf({
       metadata: {
         name: 'web',
+        uid: 'a1b2',
         creationTimestamp: '2026-01-02T03:04:05Z',
         annotations: { 'waggle.io/scheduler': 'rr' },
       },
@@ -101,6 +102,7 @@ describe('Service', () => {
       healthCheckNodePort: 32_000,
       scheduler: 'rr',
       created: 1767323045,
+      uid: 'a1b2',
     })
   })
 

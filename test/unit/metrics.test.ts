@@ -69,6 +69,7 @@ beforeEach(() => {
     kernel: () => undefined,
     version: '9.9.9',
     watches: () => [],
+    events: () => undefined,
   }
   metrics = new Metrics(input)
 })

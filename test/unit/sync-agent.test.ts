@@ -2,10 +2,11 @@ import { createServer } from 'node:http'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import type { LogFields, Logger } from '../../src/base/log.js'
 import { readConfig } from '../../src/config/read.js'
-import { Agent, type AgentDataplane, type KernelCounters } from '../../src/daemon/agent.js'
+import { Agent, type AgentDataplane, type EventSink, type KernelCounters } from '../../src/daemon/agent.js'
 import type { ApplyReport, Missing } from '../../src/dataplane/dataplane.js'
 import type { Device } from '../../src/host/devices.js'
 import type { NetworkFacts } from '../../src/host/facts.js'
+import type { ServiceNotice } from '../../src/k8s/kube-event.js'
 import type { Address } from '../../src/model/address.js'
 import type { Cidr } from '../../src/model/cidr.js'
 import type { DesiredState } from '../../src/model/desired.js'
@@ -113,7 +114,7 @@ beforeEach(() => {
 })
 afterEach(() => agent.stop())
 
-function makeAgent(flags: readonly [string, string[]][]): Agent {
+function makeAgent(flags: readonly [string, string[]][], events?: EventSink): Agent {
   const write = (message: string, fields: LogFields = {}) => void lines.push({ message, fields })
   const logger: Logger = { error: write, warn: write, info: write, debug() {}, child: () => logger }
   const device = (name: string, ifindex: number, addresses: string[], defaultRoute = false) => ({
@@ -152,6 +153,7 @@ function makeAgent(flags: readonly [string, string[]][]): Agent {
     random: () => 0.5,
     version: '1',
     lockIsHeld: () => lockIsHeld,
+    ...(events && { events }),
   })
 }
 
@@ -273,6 +275,62 @@ test('load balancers hear of local endpoints once all lists are in, then with ea
   await clock.advanceAsync(0)
   expect((await get('/', 21_301)).status).toBe(503)
   await expect(ask()).rejects.toThrow()
+})
+
+test('problems of a Service are told there, others are not', async () => {
+  const told: ServiceNotice[] = []
+  const counts = { sent: 3, known: 0, dropped: 0 }
+  agent = makeAgent([], { tell: notice => void told.push(notice), counts, stop() {} })
+  await agent.start()
+  const taken = { ...service, name: 'second', uid: 'u-2', created: 2 }
+  source.deliver([
+    upsert({ ...service, created: 1 }),
+    upsert(taken),
+    { type: 'problem', where: 'Service default/odd', field: 'spec.ports[0]', message: 'is wrong' },
+    { type: 'problem', where: 'EndpointSlice default/odd', field: 'ports', message: 'is wrong' },
+    ...[synced('Service'), synced('EndpointSlice'), synced('Node')],
+  ])
+  expect(told).toEqual([
+    {
+      ...{ namespace: 'default', name: 'odd', uid: undefined, reason: 'InvalidField', action: 'Read' },
+      ...{ note: 'spec.ports[0]: is wrong', ofThisNode: false },
+    },
+    {
+      ...{ namespace: 'default', name: 'second', uid: 'u-2', reason: 'FrontendRefused', action: 'Plan' },
+      ...{ note: expect.stringContaining('is ClusterIP of default/web'), ofThisNode: false },
+    },
+  ])
+  expect(await (await get('/metrics', METRICS)).text()).toContain('waggle_events_total{result="sent"} 3')
+})
+
+test('a health check port that is taken is told at the Service', async () => {
+  const holder = createServer()
+  await new Promise<void>(resolve => holder.listen(21_302, '127.0.0.1', resolve))
+  try {
+    const told: ServiceNotice[] = []
+    const counts = { sent: 0, known: 0, dropped: 0 }
+    agent = makeAgent([], { tell: notice => void told.push(notice), counts, stop() {} })
+    await agent.start()
+    const checked: ServiceObject = {
+      ...service,
+      type: 'LoadBalancer',
+      externalLocal: true,
+      healthCheckNodePort: 21_302,
+    }
+    source.deliver([upsert(checked), upsert({ ...node, internalIPs: [address('127.0.0.1')] })])
+    source.deliver([synced('Service'), synced('EndpointSlice'), synced('Node')])
+    await clock.advanceAsync(20_000)
+    expect(told).toMatchObject([
+      {
+        name: 'web',
+        reason: 'FailedToStartServiceHealthcheck',
+        ofThisNode: true,
+        note: expect.stringMatching(/EADDRINUSE/),
+      },
+    ])
+  } finally {
+    await new Promise(resolve => holder.close(resolve))
+  }
 })
 
 test('the metrics server names the dataplane and answers a ping', async () => {

@@ -12,6 +12,7 @@ export function metricsPage(): string {
     kernel: () => undefined,
     version: '',
     watches: () => [],
+    events: () => undefined,
   })
   // prom-client keeps name, help, type and labels on the metric; its types name none of them.
   const all = metrics.registry.getMetricsAsArray() as unknown as Metric[]
