@@ -43,7 +43,7 @@ export function servicePortsOf(
         portName: port.name,
         protocol: port.protocol,
         family,
-        scheduler: service.scheduler ?? facts.defaultScheduler,
+        scheduler: schedulerOf(service, facts),
         affinitySeconds,
         internalLocal,
         externalLocal,
@@ -54,6 +54,16 @@ export function servicePortsOf(
     }
   }
   return ports
+}
+
+/**
+ * Maglev hashes connections. With session affinity the first choice of a client has to be
+ * the same whatever its port and whichever node it comes to, and that is the same table
+ * with a hash of the client alone.
+ */
+function schedulerOf(service: ServiceObject, facts: NodeFacts): Scheduler {
+  const scheduler = service.scheduler ?? facts.defaultScheduler
+  return scheduler === 'maglev' && service.affinitySeconds > 0 ? 'source-hash' : scheduler
 }
 
 /** Where one port of the Service wants to be reached; of two kinds with one address:port the first in order. */
