@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import fc from 'fast-check'
+import { NODE_ADDRESS } from './health.js'
 import { runOracle } from './run.js'
 
 /**
@@ -21,15 +22,15 @@ const only = process.env.HISTORY ? Number(process.env.HISTORY) : undefined
 const ip = (...args: string[]) => execFileSync('ip', args, { stdio: ['ignore', 'inherit', 'inherit'] })
 ip('link', 'set', 'lo', 'up')
 ip('link', 'add', 'oracle0', 'type', 'veth', 'peer', 'oracle1')
-ip('addr', 'add', '192.168.0.11/24', 'dev', 'oracle0')
-ip('addr', 'add', '2001:db8:192::11/64', 'dev', 'oracle0', 'nodad')
+ip('addr', 'add', `${NODE_ADDRESS.IPv4}/24`, 'dev', 'oracle0')
+ip('addr', 'add', `${NODE_ADDRESS.IPv6}/64`, 'dev', 'oracle0', 'nodad')
 ip('link', 'set', 'oracle0', 'up')
 
 const dir = mkdtempSync(path.join(tmpdir(), 'waggle-oracle-'))
 console.log(`SEED=${seed} N=${count}${only === undefined ? '' : ` HISTORY=${only}`}`)
 const start = performance.now()
 try {
-  const { histories, steps, frontends, decided, noticed } = await runOracle({
+  const { histories, steps, frontends, healthChecks, decided, noticed } = await runOracle({
     dir,
     seed,
     count,
@@ -38,7 +39,9 @@ try {
   })
   const seconds = ((performance.now() - start) / 1000).toFixed(0)
   const decisions = Object.entries(decided).map(([name, times]) => `${name} ${times}`)
-  console.log(`${histories} histories in ${steps} settled steps, ${frontends} frontends compared, in ${seconds} s`)
+  console.log(
+    `${histories} histories in ${steps} settled steps, ${frontends} frontends and ${healthChecks} health checks compared, in ${seconds} s`,
+  )
   console.log(`decided otherwise: ${decisions.join(', ')}; mistakes noticed: ${noticed.join(', ')}`)
 } catch (error) {
   console.error(error instanceof Error ? (error.stack ?? error.message) : error)

@@ -4,6 +4,7 @@ import { KubeSource } from '../../../src/k8s/kube-source.js'
 import type { Address } from '../../../src/model/address.js'
 import type { DesiredState } from '../../../src/model/desired.js'
 import type { EndpointSliceObject, NodeObject, ServiceObject, SourceEvent } from '../../../src/model/objects.js'
+import { type HealthCheck, HealthChecks } from '../../../src/plan/health-checks.js'
 import { type Objects, Planner } from '../../../src/plan/planner.js'
 import { type NodeFacts, servicePortsOf } from '../../../src/plan/service-ports.js'
 import { Store } from '../../../src/state/store.js'
@@ -14,12 +15,14 @@ export class OurPlan {
   readonly #source: KubeSource
   readonly #store = new Store()
   readonly #planner: Planner
+  readonly #health: HealthChecks
   /** Services that are there, for a look at all of them. */
   readonly #services = new Map<string, ServiceObject>()
 
   private constructor(nodeName: string, source: KubeSource) {
     this.#nodeName = nodeName
     this.#source = source
+    this.#health = new HealthChecks(nodeName)
     this.#planner = new Planner({ nodeName, nodePortAddresses: [], defaultScheduler: 'random' })
   }
 
@@ -36,6 +39,10 @@ export class OurPlan {
 
   get desired(): DesiredState {
     return this.#planner.state
+  }
+
+  get healthChecks(): Iterable<HealthCheck> {
+    return this.#health.all.values()
   }
 
   get objects(): Objects {
@@ -100,6 +107,8 @@ export class OurPlan {
         this.#services.set(`${event.object.namespace}/${event.object.name}`, event.object)
       } else if (event.type === 'delete' && event.kind === 'Service') this.#services.delete(event.key)
     }
-    this.#planner.update(this.#store, this.#store.apply(events))
+    const change = this.#store.apply(events)
+    this.#planner.update(this.#store, change)
+    this.#health.update(this.#store, change.services)
   }
 }

@@ -5,6 +5,7 @@ import type { ApiObjects } from '../api-objects.js'
 import { ApiServer } from '../api-server.js'
 import { findParts } from '../parts.js'
 import { type Comparison, compare, type Decision, type Difference } from './compare.js'
+import { healthDifferences, NODE_ADDRESS } from './health.js'
 import { type History, history, NAMESPACES, render, type State, statesOf, ZONES } from './history.js'
 import { KubeProxy } from './kube-proxy.js'
 import { OurPlan } from './our-plan.js'
@@ -35,6 +36,8 @@ export interface OracleResult {
   readonly histories: number
   readonly steps: number
   readonly frontends: number
+  /** Health checks that were asked for. */
+  readonly healthChecks: number
   readonly decided: Readonly<Record<Decision, number>>
   /** Which deliberate mistakes made a difference. */
   readonly noticed: readonly string[]
@@ -77,6 +80,7 @@ class Run {
   readonly #noticed = new Set<string>()
   #steps = 0
   #frontends = 0
+  #healthChecks = 0
 
   constructor(options: OracleOptions, objects: ApiObjects, proxy: KubeProxy, ours: OurPlan) {
     this.#options = options
@@ -101,6 +105,7 @@ class Run {
       histories: done,
       steps: this.#steps,
       frontends: this.#frontends,
+      healthChecks: this.#healthChecks,
       decided: this.#decided,
       noticed: [...this.#noticed],
     }
@@ -170,13 +175,15 @@ class Run {
     const place = { nodeName: NODE, zone: this.#ours.node?.zone }
     const sides = { rules: { IPv4: ipv4, IPv6: ipv6 }, objects, place, contested: this.#ours.contested() }
     const result = compare({ ...sides, desired })
+    const health = await healthDifferences(this.#ours.healthChecks, objects)
+    this.#healthChecks += health.asked
     this.#frontends += result.frontends
     for (const [name, times] of Object.entries(result.decided)) this.#decided[name as Decision] += times
     for (const [name, mistaken] of Object.entries(MISTAKES)) {
       if (this.#noticed.has(name)) continue
       if (compare({ ...sides, desired: mistaken(this.#ours) }).differences.length > 0) this.#noticed.add(name)
     }
-    return result
+    return { ...result, differences: [...result.differences, ...health.differences] }
   }
 
   async #explain(
@@ -240,8 +247,8 @@ const THE_NODE = {
   spec: { podCIDR: '10.244.1.0/24', podCIDRs: ['10.244.1.0/24', '2001:db8:244:1::/64'] },
   status: {
     addresses: [
-      { type: 'InternalIP', address: '192.168.0.11' },
-      { type: 'InternalIP', address: '2001:db8:192::11' },
+      { type: 'InternalIP', address: NODE_ADDRESS.IPv4 },
+      { type: 'InternalIP', address: NODE_ADDRESS.IPv6 },
     ],
   },
 }
