@@ -12,6 +12,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
+#include "layout/filter.h"
 #include "layout/flow.h"
 #include "layout/fragment.h"
 #include "layout/outcome.h"
@@ -143,6 +144,15 @@ struct {
 	__type(key, __u32);
 	__type(value, struct flow_stats);
 } flow_stats_v1 SEC(".maps");
+
+/* Memory-mapped. One entry; see lib/filter.h. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct filter);
+} filter_v1 SEC(".maps");
 
 /* First fragments of the last seconds: what later ones are part of. Nothing else is known of a
  * flood of ids. */

@@ -15,6 +15,7 @@
 #include "lib/context_skb.h"
 
 #include "lib/defect.h"
+#include "lib/filter.h"
 #include "lib/finish.h"
 #include "lib/flow.h"
 #include "lib/fragment.h"
@@ -32,7 +33,7 @@
  * What becomes of a TCP or UDP packet. A function of its own, so that its variables and
  * those of what opens flows and answers packets are not on the stack together.
  *
- * in    ret: what flow_open said; FLOW_NONE: nobody has looked for a flow yet
+ * in    ret: what flow_open or the filter said; FLOW_NONE: nobody has looked for a flow yet
  * out   an outcome; FLOW_NONE: there is none, so one may be opened
  */
 static __noinline int translate(struct packet *p, int ret)
@@ -53,6 +54,14 @@ static __noinline int translate(struct packet *p, int ret)
 	return ret;
 }
 
+/* Is it worth while to look for a flow? A later fragment has been found to be one's. */
+static __always_inline int flow_or_not(const struct packet *p)
+{
+	return packet_is_later_fragment(p) || filter_passes_ingress(&p->tuple) ?
+		       FLOW_NONE :
+		       OUTCOME_NOT_SERVICE;
+}
+
 static __always_inline int ingress(struct __sk_buff *skb, __u32 l2)
 {
 	struct packet p;
@@ -69,7 +78,7 @@ static __always_inline int ingress(struct __sk_buff *skb, __u32 l2)
 		return finish(&p, HOOK_TC_INGRESS, defect_judge(&p, ret));
 	if (!ret)
 		ret = packet_is_icmp(&p) ? icmp_receive(&p, FLOW_SIDE_INGRESS) :
-					   translate(&p, FLOW_NONE);
+					   translate(&p, flow_or_not(&p));
 	if (ret == FLOW_NONE)
 		ret = translate(&p, flow_open(&p));
 	if (ret < 0)
@@ -89,9 +98,11 @@ static __always_inline int egress(struct __sk_buff *skb, __u32 l2)
 		ret = fragment_find(&p);
 	if (p.defect)
 		return finish(&p, HOOK_TC_EGRESS, defect_judge(&p, ret));
-	if (!ret)
-		ret = packet_is_icmp(&p) ? icmp_receive(&p, FLOW_SIDE_EGRESS) :
-					   flow_find(&p, FLOW_SIDE_EGRESS);
+	if (!ret && packet_is_icmp(&p))
+		ret = icmp_receive(&p, FLOW_SIDE_EGRESS);
+	else if (!ret)
+		ret = filter_passes_egress(&p.tuple) ? flow_find(&p, FLOW_SIDE_EGRESS) :
+						       OUTCOME_NOT_SERVICE;
 	if (ret == FLOW_NONE)
 		ret = snat_egress(&p);
 	if (!ret && packet_is_first_fragment(&p))

@@ -8,6 +8,7 @@
  */
 #include "lib/context_xdp.h"
 
+#include "lib/filter.h"
 #include "lib/flow.h"
 #include "lib/nat.h"
 #include "lib/open.h"
@@ -43,7 +44,11 @@ static __always_inline int serve(struct xdp_md *ctx)
 	int ret;
 
 	ret = packet_parse(&p, ctx, ETH_HLEN);
-	if (ret || !xdp_is_plain(&p) || !xdp_is_for_host(ctx))
+	if (ret || !xdp_is_plain(&p))
+		return xdp_finish(&p, OUTCOME_NOT_HANDLED);
+	if (!filter_passes_ingress(&p.tuple))
+		return xdp_finish(&p, OUTCOME_NOT_SERVICE);
+	if (!xdp_is_for_host(ctx))
 		return xdp_finish(&p, OUTCOME_NOT_HANDLED);
 	ret = translate(&p, FLOW_NONE);
 	if (ret == FLOW_NONE)

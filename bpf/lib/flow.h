@@ -13,6 +13,7 @@
 #include "../maps.h"
 #include "affinity.h"
 #include "backend.h"
+#include "filter.h"
 #include "flow_state.h"
 #include "flow_store_hash.h"
 #include "packet.h"
@@ -175,6 +176,7 @@ __noinline int flow_add(struct packet *p, const struct flow_new *new)
 
 	if (!p || !new)
 		return -OUTCOME_BROKEN_STATE;
+	filter_let_flow_pass(p, new->flags);
 	ret = flow_store_add(&p->tuple, &p->to, new);
 	if (ret)
 		return ret;

@@ -14,6 +14,8 @@ const EMPTY = 'empty program'
 /** New flows of a round. */
 const NEW_FLOWS = 250
 const BACKENDS_OF_MANY = 128
+/** Enough that what is looked up for each of them lies in no cache of a core. */
+const MANY_CONNECTIONS = 16_384
 
 const CLIENTS = { IPv4: '198.18', IPv6: '2001:db8:fe::' } as const
 const MANY = { IPv4: '172.20', IPv6: '2001:db8:fd::' } as const
@@ -36,6 +38,8 @@ export async function program(progress: (line: string) => void, effort: Effort):
     const node = await DrivenNode.create(world, limits)
     const ports = FAMILIES.flatMap(family => [...fewServices(family), ...manyServices(family, effort.manyServices)])
     await node.apply(1, ports)
+    // Until the programs rely on the filter.
+    await new Promise(resolve => setTimeout(resolve, 300))
     const measure = async () => FAMILIES.flatMap(family => new ProgramBench(node, family, effort, progress).run())
     return { rows: await runAtOnce(measure), skips: [] }
   } finally {
@@ -130,12 +134,21 @@ class ProgramBench {
       const frames = packFrames([frame])
       return { what, target, outcome, frames: () => frames, runs: this.#effort.runs }
     }
+    const many = packFrames(Array.from({ length: MANY_CONNECTIONS }, () => tcp(this.#client(), to, 'A')))
     return [
       constant('neither TCP, UDP nor ICMP', Outcome.NOT_HANDLED, otherProtocol(from, to, 132)),
       constant('no Service: segment of a connection', Outcome.NOT_SERVICE, tcp(from, to, 'A')),
       constant('no Service: SYN', Outcome.NOT_SERVICE, tcp(from, to, 'S')),
       constant('no Service: datagram', Outcome.NOT_SERVICE, udp(from, to)),
       constant('no Service, at egress: segment', Outcome.NOT_SERVICE, tcp(from, to, 'A'), 'waggle_egress'),
+      ...(['waggle_ingress', 'waggle_egress'] as const).map(target => ({
+        what: `no Service${target === 'waggle_egress' ? ', at egress' : ''}: segments of many connections`,
+        n: MANY_CONNECTIONS,
+        target,
+        outcome: Outcome.NOT_SERVICE,
+        frames: () => many,
+        runs: Math.max(MANY_CONNECTIONS, this.#effort.runs),
+      })),
     ]
   }
 

@@ -1,6 +1,7 @@
 import { silentLogger } from '../../src/base/log.js'
 import { dumpMaps, dumpRanges } from '../../src/dataplane/ebpf/adopt.js'
 import { Applier } from '../../src/dataplane/ebpf/applier.js'
+import type { Filter } from '../../src/dataplane/ebpf/filter.js'
 import { stateOf, sweepFlows, timeoutConstants, walkFlows } from '../../src/dataplane/ebpf/flow-expiry.js'
 import { Grace } from '../../src/dataplane/ebpf/grace.js'
 import { KernelMaps, type MapHandles } from '../../src/dataplane/ebpf/kernel-maps.js'
@@ -130,6 +131,7 @@ export class DifferentialNode {
   readonly #spare: BpfMap[] = []
   readonly #clock = new FakeClock()
   readonly #applier: Applier
+  readonly #filter: Filter
   readonly #facts: NodeFacts
   readonly #counted = new Map<number, bigint>()
   #memory: MemoryDataplane
@@ -170,7 +172,9 @@ export class DifferentialNode {
       })
       const now = () => this.#clock.monotonic()
       const hooks = { now, backendIsUnused: () => true, backendRetired() {} }
-      this.#applier = new Applier(this.#maps.limits, new KernelWriter(this.#maps), grace, silentLogger, hooks)
+      const writer = new KernelWriter(this.#maps)
+      this.#filter = writer.filter
+      this.#applier = new Applier(this.#maps.limits, writer, grace, silentLogger, hooks)
       this.#applier.adopt(dumpMaps(this.#maps))
       this.#applier.setOwnAddresses(new Set(ownAddresses))
     } catch (error) {
@@ -232,6 +236,8 @@ export class DifferentialNode {
   sweep(): void {
     this.#sweep ??= this.#node.beside('flows.bpf.o', 'flow_sweep', timeoutConstants(TIMEOUTS))
     sweepFlows(this.#sweep, this.#facts.flows, 1)
+    this.#filter.prepare()
+    this.#filter.renew()
     this.#memory.sweep(this.now)
   }
 

@@ -7,6 +7,7 @@ import type { LogFields } from '../../src/base/log.js'
 import { silentLogger } from '../../src/base/log.js'
 import { CLSACT_HANDLE, CLSACT_PRIORITY } from '../../src/dataplane/ebpf/device-links.js'
 import { EbpfDataplane } from '../../src/dataplane/ebpf/ebpf-dataplane.js'
+import { maps } from '../../src/ebpf/generated/layouts.js'
 import { loadNative } from '../../src/ebpf/load-native.js'
 import { findCgroup2 } from '../../src/host/proc-net.js'
 import { describeSockets } from './sock-rig.js'
@@ -82,6 +83,14 @@ describeSockets('housekeeping puts back clsact filters', () => {
   const tc = (...words: string[]) => execFileSync('tc', ['-n', NAME, ...words], { stdio: ['ignore', 'ignore', 'pipe'] })
   const ofOurs = ['pref', String(CLSACT_PRIORITY)]
   const again = (program: string) => `program was detached by somebody else, attaching it again: ${program} up0`
+
+  test('the programs rely on the filter once the devices are served', async () => {
+    const handle = native.openMap(join(bpffs, 'waggle/maps', maps.filter.name))
+    const memory = new DataView(handle.mmap())
+    handle.close()
+    const { current } = maps.filter.value.offsets
+    await expect.poll(() => memory.getBigUint64(current, true), { timeout: 5000 }).toBe(1n)
+  })
 
   test('nothing is lost: nothing is done', async () => {
     expect(await housekeep()).toEqual([])

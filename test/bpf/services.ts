@@ -1,4 +1,5 @@
-import { sourceRangeKeyBytes } from '../../src/dataplane/ebpf/encode.js'
+import { frontendKey, sourceRangeKeyBytes } from '../../src/dataplane/ebpf/encode.js'
+import { filterBitOfFrontend } from '../../src/dataplane/ebpf/filter.js'
 import { fromBytes, type MapLayout, toBytes, u32 } from '../../src/ebpf/codec.js'
 import {
   BackendFlag,
@@ -66,6 +67,7 @@ export class TestServices {
   readonly #specs = new Map<number, ServiceSpec>()
   readonly #slots: number[] = []
   #backends = 0
+  #filter: Uint32Array | undefined
 
   constructor(object: BpfObject) {
     this.#object = object
@@ -231,8 +233,17 @@ export class TestServices {
     value: { service: number; kind: FrontendKind; flags: number },
   ): void {
     const addr = bytesOf(address)
+    this.#letPass(frontendKey(addressFromBytes(addr), port, proto))
     if (address.includes(':')) this.#put(maps.frontends6, { addr, port, proto }, value)
     else this.#put(maps.frontends4, { addr: new DataView(addr.buffer).getUint32(12), port, proto }, value)
+  }
+
+  /** Tells the filter of a frontend; sock.bpf.o has none. */
+  #letPass(key: Uint8Array): void {
+    if (!this.#object.mapNames().includes(maps.filter.name)) return
+    this.#filter ??= new Uint32Array(this.#object.map(maps.filter.name).mmap())
+    const bit = filterBitOfFrontend(key)
+    this.#filter[bit >>> 5] = (this.#filter[bit >>> 5] ?? 0) | (1 << (bit & 31))
   }
 
   /** Puts a list into fresh slots; the word for the service. */

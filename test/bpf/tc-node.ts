@@ -301,6 +301,8 @@ export class TcNode {
       object.setConstant(name, bytes)
     }
     object.load()
+    // There are no flows yet, so what the filter has of them is whole.
+    new DataView(this.#map(maps.filter.name).mmap()).setBigUint64(maps.filter.value.offsets.current, 1n, true)
     if (this.#xdp) this.#loadXdp(this.#xdp, options)
   }
 

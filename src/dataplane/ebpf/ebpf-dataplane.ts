@@ -15,6 +15,7 @@ import { CgroupLinks } from './cgroup-links.js'
 import { cleanupPinned } from './cleanup.js'
 import { type AdoptConntrack, adoptionConstants, decideAdoption, readConntrackFacts } from './conntrack-adoption.js'
 import { type Device, DeviceLinks } from './device-links.js'
+import type { Filter } from './filter.js'
 import { type FlowTimeouts, sweepFlows, timeoutConstants } from './flow-expiry.js'
 import { Grace } from './grace.js'
 import { inspectMaps, readCounters } from './inspect.js'
@@ -22,6 +23,7 @@ import { KernelMaps, type Limits } from './kernel-maps.js'
 import { KernelWriter } from './kernel-writer.js'
 import { loadObjects } from './loader.js'
 import { Pins } from './pins.js'
+import { READERS_MS } from './service-table.js'
 import { type SourcePorts, sourcePortConstants } from './source-ports.js'
 import { StaleSockets } from './stale-sockets.js'
 import type { XdpMode } from './xdp-choice.js'
@@ -61,6 +63,7 @@ const SWEEP_SECONDS = 15
 /** What start() makes and stop() lets go. */
 interface Running {
   readonly maps: KernelMaps
+  readonly filter: Filter
   readonly grace: Grace
   readonly applier: Applier
   readonly cgroup: CgroupLinks
@@ -68,6 +71,8 @@ interface Running {
   readonly stale: StaleSockets
   readonly programs: ReadonlyMap<string, BpfProgram>
   sweptAt: number
+  /** When the filter was last looked at; infinite before it may be renewed. */
+  filterAt: number
 }
 
 /** The product's dataplane: BPF programs at the node's cgroup and devices, fed through pinned maps. */
@@ -130,7 +135,8 @@ export class EbpfDataplane implements Dataplane {
     const xdpLinks = new XdpLinks(native, this.#pins, loaded.programs, xdp, logger)
     const devices = new DeviceLinks(native, this.#pins, loaded.programs, maps.handles.devices, xdpLinks, logger, clsact)
     const stale = new StaleSockets(maps, links, logger)
-    const applier = new Applier(maps.limits, new KernelWriter(maps), grace, logger, {
+    const writer = new KernelWriter(maps)
+    const applier = new Applier(maps.limits, writer, grace, logger, {
       now: () => clock.monotonic(),
       backendIsUnused: index => stale.live(index) === 0,
       backendRetired: index => stale.watch(index),
@@ -140,7 +146,10 @@ export class EbpfDataplane implements Dataplane {
     for (const hook of SOCK_HOOKS) links.attach(hook)
     stale.adopt()
     const sweptAt = clock.monotonic()
-    this.#running = { maps, grace, applier, cgroup: links, devices, stale, programs: loaded.programs, sweptAt }
+    const { programs } = loaded
+    const { filter } = writer
+    const filterAt = Number.POSITIVE_INFINITY
+    this.#running = { maps, filter, grace, applier, cgroup: links, devices, stale, programs, sweptAt, filterAt }
     logger.info('adopted', { ...applier.used })
     if (adoption.warning) logger.warn(adoption.warning, { reason: adoption.reason })
     else logger.info('flows that the kernel translates', { left: adoption.on, reason: adoption.reason })
@@ -162,6 +171,8 @@ export class EbpfDataplane implements Dataplane {
     const { devices: links, applier } = this.#state()
     links.set(devices)
     applier.setOwnAddresses(new Set(addresses))
+    // Not before: an earlier run's programs may still be opening flows without a word to it.
+    this.#renewFilter()
   }
 
   /**
@@ -179,7 +190,17 @@ export class EbpfDataplane implements Dataplane {
     const sweep = running.programs.get('flow_sweep')
     // Interrupted: the next look does this one's share, too.
     if (!sweep || sweepFlows(sweep, running.maps.handles.flowSlots.info.maxEntries, share)) running.sweptAt = now
+    if (now - running.filterAt >= SWEEP_SECONDS * 1000) this.#renewFilter()
     return restored
+  }
+
+  #renewFilter(): void {
+    const running = this.#state()
+    const { filter, grace } = running
+    running.filterAt = this.#options.clock.monotonic()
+    if (!filter.wantsRenewal) return
+    filter.prepare()
+    grace.after(READERS_MS, () => filter.renew())
   }
 
   /** What the kernel holds now. */

@@ -25,6 +25,7 @@ export class KernelMaps {
   readonly slots: MappedArray
   readonly backends: MappedArray
   readonly backendStats: MappedArray
+  readonly filter: MappedArray
   readonly limits: Limits
 
   constructor(handles: MapHandles) {
@@ -34,6 +35,7 @@ export class KernelMaps {
     this.slots = mapped(handles.slots)
     this.backends = mapped(handles.backends)
     this.backendStats = mapped(handles.beStats)
+    this.filter = mapped(handles.filter)
     this.limits = {
       services: this.services.length,
       frontends: handles.frontends4.info.maxEntries,

@@ -15,6 +15,7 @@ import {
   serviceFlags,
   sourceRangeKeyBytes,
 } from './encode.js'
+import { Filter } from './filter.js'
 import { type KernelMaps, SLOTS_PER_ELEMENT } from './kernel-maps.js'
 import { listWord } from './list-delta.js'
 
@@ -29,11 +30,13 @@ export type ListName = 'cluster' | 'local'
  */
 export class KernelWriter {
   readonly #maps: KernelMaps
+  readonly filter: Filter
   /** Entries, records, slots and words written or deleted since the start. */
   writes = 0
 
   constructor(maps: KernelMaps) {
     this.#maps = maps
+    this.filter = new Filter(maps)
   }
 
   putFrontend(owner: AppliedService, frontend: AppliedFrontend): void {
@@ -192,6 +195,7 @@ export class KernelWriter {
 
   #update(address: Address, port: number, key: Uint8Array, value: Uint8Array): void {
     const map = this.#frontends(address)
+    this.filter.add(key)
     try {
       map.update(key, value)
     } catch (cause) {

@@ -908,6 +908,42 @@ export const flowStats = {
   },
 } as const satisfies Codec<FlowStats> & { offsets: Readonly<Record<string, number>> }
 
+/** struct filter */
+export interface Filter {
+  readonly agent: readonly bigint[]
+  readonly flows: readonly bigint[]
+  readonly current: bigint
+}
+
+/** struct filter, 393224 bytes */
+export const filter = {
+  name: 'filter',
+  size: 393224,
+  offsets: {
+    agent: 0,
+    flows: 131072,
+    current: 393216,
+  },
+  encode(view: DataView, at: number, value: Filter): void {
+    checkCount(value.agent, 16384, 'filter.agent')
+    value.agent.forEach((element, i) => {
+      view.setBigUint64(at + i * 8, uint64(element, 'filter.agent'), true)
+    })
+    checkCount(value.flows, 32768, 'filter.flows')
+    value.flows.forEach((element, i) => {
+      view.setBigUint64(at + 131072 + i * 8, uint64(element, 'filter.flows'), true)
+    })
+    view.setBigUint64(at + 393216, uint64(value.current, 'filter.current'), true)
+  },
+  decode(view: DataView, at: number): Filter {
+    return {
+      agent: Array.from({ length: 16384 }, (_, i) => view.getBigUint64(at + i * 8, true)),
+      flows: Array.from({ length: 32768 }, (_, i) => view.getBigUint64(at + 131072 + i * 8, true)),
+      current: view.getBigUint64(at + 393216, true),
+    }
+  },
+} as const satisfies Codec<Filter> & { offsets: Readonly<Record<string, number>> }
+
 /** struct fragment_key */
 export interface FragmentKey {
   readonly src: Uint8Array
@@ -1336,6 +1372,14 @@ export const maps = {
     key: u32,
     value: flowStats,
   } satisfies MapLayout<number, FlowStats>,
+  filter: {
+    name: 'filter_v1',
+    type: 2,
+    flags: 1024,
+    maxEntries: 1,
+    key: u32,
+    value: filter,
+  } satisfies MapLayout<number, Filter>,
   fragments: {
     name: 'fragments_v1',
     type: 9,
