@@ -10,6 +10,8 @@ import { thisMachine } from '../daemon/machine.js'
 import { Ticker } from '../daemon/ticker.js'
 import { cleanupEbpf } from '../dataplane/ebpf/cleanup.js'
 import { inspectPinned } from '../dataplane/ebpf/inspect.js'
+import { cleanupIptables } from '../dataplane/iptables/cleanup.js'
+import { cleanupNftables, NFTABLES_TABLE } from '../dataplane/nftables/nftables-dataplane.js'
 import { loadNative } from '../ebpf/load-native.js'
 import type { Native } from '../ebpf/native.js'
 import type { Subject } from '../inspect/subjects.js'
@@ -59,7 +61,8 @@ async function show(subject: Subject, given: GivenFlags, flags: ShowFlags): Prom
 async function render(given: GivenFlags, { output, family }: RenderFlags): Promise<void> {
   const { config } = readSettings(given, { ...thisMachine(), cgroup: UNUSED })
   const { source, dataplane } = config
-  if (dataplane !== 'iptables') throw usage(`--dataplane ${dataplane} has no rules to print; use --dataplane iptables`)
+  if (dataplane !== 'iptables' && dataplane !== 'nftables')
+    throw usage(`--dataplane ${dataplane} has no rules to print; use --dataplane iptables or nftables`)
   if (source.kind !== 'dir') throw usage('only a folder of manifests can be rendered; name it with --source dir:PATH')
   const { renderFolder } = await import('../daemon/render-folder.js')
   const families: readonly Family[] = family === 'both' ? ['IPv4', 'IPv6'] : family === '6' ? ['IPv6'] : ['IPv4']
@@ -71,11 +74,11 @@ async function render(given: GivenFlags, { output, family }: RenderFlags): Promi
 
 async function cleanup(given: GivenFlags, { dataplane, dryRun = false }: CleanupFlags): Promise<void> {
   const { config } = readSettings(given, { ...thisMachine(), cgroup: UNUSED })
-  if (dataplane === 'iptables') {
-    const { cleanupIptables } = await import('../dataplane/iptables/cleanup.js')
-    const removed = await cleanupIptables(dryRun)
+  if (dataplane !== 'ebpf') {
+    const removed =
+      dataplane === 'iptables' ? await cleanupIptables(dryRun) : await cleanupNftables(NFTABLES_TABLE, dryRun)
     for (const object of removed) write(`${dryRun ? 'would remove' : 'removed'} ${object}\n`)
-    if (removed.length === 0) write('no rules of waggle or kube-proxy in iptables\n')
+    if (removed.length === 0) write(`nothing to remove in ${dataplane}\n`)
     return
   }
   if (!existsSync(config.bpffs))

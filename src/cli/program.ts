@@ -24,7 +24,7 @@ export interface RenderFlags {
 }
 
 export interface CleanupFlags {
-  readonly dataplane: 'ebpf' | 'iptables'
+  readonly dataplane: 'ebpf' | 'nftables' | 'iptables'
   readonly dryRun?: boolean
 }
 
@@ -47,7 +47,11 @@ const RENDER_KEYS: readonly OptionKey[] = [
   'nodeName',
   'nodePortAddresses',
   'localhostNodePorts',
+  'detectLocalMode',
   'clusterCidr',
+  'podBridgeInterface',
+  'podInterfaceNamePrefix',
+  'masqueradeAll',
   'iptablesProfile',
 ]
 
@@ -106,7 +110,9 @@ export function buildProgram(actions: Actions): Command {
     .command('cleanup')
     .description('remove everything that waggle made in the kernel, and nothing else')
     .option('--dry-run', 'only say what would be removed')
-    .addOption(new Option('--dataplane <name>', 'whose objects').choices(['ebpf', 'iptables']).default('ebpf'))
+    .addOption(
+      new Option('--dataplane <name>', 'whose objects').choices(['ebpf', 'nftables', 'iptables']).default('ebpf'),
+    )
   addSettings(cleanup, [...PLACE_KEYS, 'runDir'])
   cleanup
     .addHelpText('after', CLEANUP_HELP)

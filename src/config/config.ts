@@ -3,13 +3,24 @@ import { formatPortRange, portRangesMeet } from '../model/port-range.js'
 import { OPTION_KEYS, type OptionKey, type OptionValue, optionOf, type Settings } from './options.js'
 import { printBindAddress, printDuration } from './types.js'
 
+/** Settings for which not being set means something. */
+type MayBeUnset =
+  | 'kubeconfig'
+  | 'kubeServers'
+  | 'clusterCidr'
+  | 'podBridgeInterface'
+  | 'podInterfaceNamePrefix'
+  | 'oomScoreAdj'
+
 /** The settings of one run: complete, checked and frozen. */
 export type Config = {
-  readonly [K in Exclude<OptionKey, 'kubeconfig' | 'kubeServers' | 'clusterCidr' | 'oomScoreAdj'>]: OptionValue<K>
+  readonly [K in Exclude<OptionKey, MayBeUnset>]: OptionValue<K>
 } & {
   /** Undefined means the pod's service account. */
   readonly kubeconfig: string | undefined
   readonly kubeServers: readonly string[] | undefined
+  readonly podBridgeInterface: string | undefined
+  readonly podInterfaceNamePrefix: string | undefined
   /** Undefined means the Node's podCIDRs. */
   readonly clusterCidr: readonly Cidr[] | undefined
   /** Undefined means as it is. */
@@ -56,6 +67,8 @@ export function completeConfig(
     kubeconfig: settings.kubeconfig,
     kubeServers: settings.kubeServers,
     clusterCidr: settings.clusterCidr,
+    podBridgeInterface: settings.podBridgeInterface,
+    podInterfaceNamePrefix: settings.podInterfaceNamePrefix,
     oomScoreAdj: settings.oomScoreAdj,
     nodeName: settings.nodeName ?? machine.hostname.toLowerCase(),
     cgroup: settings.cgroup ?? machine.cgroup ?? '',

@@ -350,16 +350,18 @@ export const KUBE_PROXY_FIELDS: readonly KubeProxyField[] = [
     flag: 'pod-bridge-interface',
     type: anyText,
     standard: '',
+    key: 'podBridgeInterface',
     effect:
-      "This node's pods are known by their sockets, and their packets by the Node's `spec.podCIDRs`, whatever device they use.",
+      "`--pod-bridge-interface`, with `--dataplane iptables` and `nftables`. For `ebpf` this node's pods are known by their sockets, and their packets by the Node's `spec.podCIDRs`, whatever device they use.",
   },
   {
     path: 'detectLocal.interfaceNamePrefix',
     flag: 'pod-interface-name-prefix',
     type: anyText,
     standard: '',
+    key: 'podInterfaceNamePrefix',
     effect:
-      "This node's pods are known by their sockets, and their packets by the Node's `spec.podCIDRs`, whatever device they use.",
+      "`--pod-interface-name-prefix`, with `--dataplane iptables` and `nftables`. For `ebpf` this node's pods are known by their sockets, and their packets by the Node's `spec.podCIDRs`, whatever device they use.",
   },
   {
     path: 'clusterCIDR',

@@ -42,6 +42,9 @@ type DetectLocalMode = (typeof DETECT_LOCAL_MODES)[number]
 
 const DAY = 86_400_000
 
+/** Name, or its beginning, of a network device. */
+const device = text('device', /^[^\s/"*+]{1,15}$/, 'must be the name of a network device, 15 characters at most')
+
 function option<T>(option: Option<T>): Option<T> {
   return option
 }
@@ -95,7 +98,7 @@ export const OPTIONS = {
     type: choice('ebpf', 'nftables', 'iptables', 'ipvs'),
     fallback: { value: 'ebpf' },
     description:
-      'What programs the kernel: `ebpf` is BPF, `iptables` writes the rules that kube-proxy writes in its iptables mode. `nftables` and `ipvs` are not available yet.',
+      'What programs the kernel: `ebpf` is BPF, `iptables` writes the rules that kube-proxy writes in its iptables mode, `nftables` tables in the layout of its nftables mode. `ipvs` is not available yet.',
     stability: 'stable',
     group: 'General',
   }),
@@ -162,6 +165,24 @@ export const OPTIONS = {
     stability: 'stable',
     group: 'General',
   }),
+  podBridgeInterface: option<string>({
+    flag: 'pod-bridge-interface',
+    type: device,
+    fallback: { derived: 'none' },
+    description:
+      "With `--detect-local-mode BridgeInterface`, the bridge of this node's pods. Rules of `--dataplane iptables` and `nftables` tell pods by it.",
+    stability: 'stable',
+    group: 'General',
+  }),
+  podInterfaceNamePrefix: option<string>({
+    flag: 'pod-interface-name-prefix',
+    type: device,
+    fallback: { derived: 'none' },
+    description:
+      "With `--detect-local-mode InterfaceNamePrefix`, how the names of this node's pods' devices begin. Rules of `--dataplane iptables` and `nftables` tell pods by it.",
+    stability: 'stable',
+    group: 'General',
+  }),
   clusterCidr: option<readonly Cidr[]>({
     flag: 'cluster-cidr',
     type: list(cidr),
@@ -176,7 +197,7 @@ export const OPTIONS = {
     type: bool,
     fallback: { value: false },
     description:
-      "Give whatever goes to a ClusterIP the node's address. For `--dataplane iptables`; with `ebpf` the log says that it is not done.",
+      "Give whatever goes to a ClusterIP the node's address. For `--dataplane iptables` and `nftables`; with `ebpf` the log says that it is not done.",
     stability: 'stable',
     group: 'General',
   }),

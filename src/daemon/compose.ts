@@ -4,19 +4,22 @@ import type { Logger } from '../base/log.js'
 import type { Config } from '../config/config.js'
 import { cleanupEbpf } from '../dataplane/ebpf/cleanup.js'
 import { EbpfDataplane } from '../dataplane/ebpf/ebpf-dataplane.js'
+import { cleanupIptables } from '../dataplane/iptables/cleanup.js'
 import { IptablesDataplane } from '../dataplane/iptables/iptables-dataplane.js'
+import { cleanupNftables, NFTABLES_TABLE, NftablesDataplane } from '../dataplane/nftables/nftables-dataplane.js'
 import type { Native } from '../ebpf/native.js'
 import { readNetworkFacts } from '../host/facts.js'
 import { DirSource } from '../k8s/dir-source.js'
 import { loadKubeAccess } from '../k8s/kube-access.js'
 import { KubeEvents } from '../k8s/kube-events.js'
 import { KubeSource } from '../k8s/kube-source.js'
-import { Agent } from './agent.js'
+import { Agent, type AgentDataplane } from './agent.js'
 import { DaemonError } from './errors.js'
 import { Lock, lockKey } from './lock.js'
 import { jsonLogger, stderrSink, textLogger } from './logger.js'
 import { setOomScore } from './machine.js'
 import { objectsDir } from './paths.js'
+import { ruleSettings } from './rule-settings.js'
 
 /** Writes to standard error as the configuration says. */
 export function makeLogger(config: Config): Logger {
@@ -38,10 +41,10 @@ export interface Running {
  */
 export async function startAgent(config: Config, native: Native, logger: Logger, version: string): Promise<Running> {
   const { dataplane } = config
-  if (dataplane !== 'ebpf' && dataplane !== 'iptables') {
+  if (dataplane === 'ipvs') {
     throw new DaemonError('NOT_AVAILABLE', {
       what: `use the dataplane ${dataplane}: it is not available yet`,
-      remedy: 'use --dataplane ebpf or --dataplane iptables',
+      remedy: 'use --dataplane ebpf, nftables or iptables',
     })
   }
   if (config.oomScoreAdj !== undefined) setOomScore(config.oomScoreAdj, logger)
@@ -53,7 +56,7 @@ export async function startAgent(config: Config, native: Native, logger: Logger,
     const agent = new Agent({
       config,
       source,
-      dataplane: dataplane === 'ebpf' ? makeEbpf(config, native, logger) : makeIptables(config, native, logger),
+      dataplane: await makeDataplane(config, native, logger),
       readFacts: () => readNetworkFacts(native),
       listenToNetwork: onChange => native.openNetlinkWatch(onChange),
       clock: systemClock,
@@ -91,23 +94,30 @@ async function makeSource(
   }
 }
 
-/** @throws DaemonError while programs of the ebpf dataplane are attached: both would translate. */
-function makeIptables(config: Config, native: Native, logger: Logger): IptablesDataplane {
-  if (cleanupEbpf(native, config.pinDir, true).length > 0) {
+/** @throws DaemonError when what another dataplane left would translate, too. */
+async function makeDataplane(config: Config, native: Native, logger: Logger): Promise<AgentDataplane> {
+  const { dataplane } = config
+  if (dataplane === 'ebpf') return makeEbpf(config, native, logger)
+  await refuseLeftovers(config, native)
+  const common = { ...ruleSettings(config), logger, clock: systemClock }
+  if (dataplane === 'nftables') return new NftablesDataplane({ ...common, table: NFTABLES_TABLE })
+  return new IptablesDataplane({ ...common, profile: config.iptablesProfile, variant: config.iptablesVariant })
+}
+
+async function refuseLeftovers(config: Config, native: Native): Promise<void> {
+  const { dataplane, pinDir } = config
+  const refuse = (other: string, what: string) => {
     throw new DaemonError('OTHER_DATAPLANE', {
-      what: `start the dataplane iptables: programs of the dataplane ebpf are attached (${config.pinDir})`,
-      remedy: 'run `waggle cleanup` first, or use --dataplane ebpf',
+      what: `start the dataplane ${dataplane}: ${what}`,
+      remedy: `run \`waggle cleanup --dataplane ${other}\` first, or use --dataplane ${other}`,
     })
   }
-  return new IptablesDataplane({
-    profile: config.iptablesProfile,
-    variant: config.iptablesVariant,
-    masqueradeAll: config.masqueradeAll,
-    anyNodeAddress: config.nodePortAddresses.includes('all'),
-    localhostNodePorts: config.localhostNodePorts,
-    logger,
-    clock: systemClock,
-  })
+  if (cleanupEbpf(native, pinDir, true).length > 0)
+    refuse('ebpf', `programs of the dataplane ebpf are attached (${pinDir})`)
+  if (dataplane !== 'nftables' && (await cleanupNftables(NFTABLES_TABLE, true).catch(() => [])).length > 0)
+    refuse('nftables', `tables of the dataplane nftables are there (${NFTABLES_TABLE})`)
+  if (dataplane !== 'iptables' && (await cleanupIptables(true)).length > 0)
+    refuse('iptables', 'rules of the dataplane iptables, or of a kube-proxy, are there')
 }
 
 function makeEbpf(config: Config, native: Native, logger: Logger): EbpfDataplane {

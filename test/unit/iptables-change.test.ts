@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
 import { removals, tableChange } from '../../src/dataplane/iptables/change.js'
-import { readTracked, staleFlows } from '../../src/dataplane/iptables/conntrack.js'
 import { readSave, type SavedTable } from '../../src/dataplane/iptables/save-text.js'
-import { failedLine } from '../../src/dataplane/iptables/tools.js'
+import { failedLine } from '../../src/dataplane/rules/run-tool.js'
+import { readTracked, staleFlows } from '../../src/dataplane/rules/stale-udp.js'
 import { desired, NODE, service } from './iptables-kit.js'
 
 const SVC = 'KUBE-SVC-AAAAAAAAAAAAAAAA'

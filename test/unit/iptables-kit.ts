@@ -24,7 +24,7 @@ export function desired(objects: readonly object[]): DesiredState {
   put(
     ...objects.map((raw): WatchedObject => {
       const { object, problems } = convert((raw as { kind: WatchedKind }).kind, raw)
-      if (object === undefined || problems.length > 0) throw new TypeError(JSON.stringify(problems))
+      if (object === undefined) throw new TypeError(JSON.stringify(problems))
       return object
     }),
   )

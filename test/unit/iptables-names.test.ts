@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
-import { chainHash, endpointChain, PORT_CHAIN, portChain, portText } from '../../src/dataplane/iptables/names.js'
+import { endpointChain, PORT_CHAIN, portChain, portText } from '../../src/dataplane/iptables/names.js'
 import { probability } from '../../src/dataplane/iptables/rule.js'
+import { nameHash } from '../../src/dataplane/rules/name-hash.js'
 import { address } from './plan-kit.js'
 
 test.each([
@@ -13,7 +14,7 @@ test.each([
   ['default/nginx-service:', 'tcp', 'GKN7Y2BSGW4NJTYL'],
   ['default/my-service:80-80', 'tcp', 'JLFZCDARX7J7XLB7'],
 ])('chains of %s %s end in %s', (text, protocol, hash) => {
-  expect(chainHash(text + protocol)).toBe(hash)
+  expect(nameHash(text + protocol, 16)).toBe(hash)
   expect(portChain('SVC', text, protocol)).toBe(`KUBE-SVC-${hash}`)
 })
 
@@ -28,7 +29,7 @@ test.each([
 
 test('an IPv6 endpoint counts with brackets', () => {
   expect(endpointChain('a/b', 'tcp', address('2001:db8::1'), 80)).toBe(
-    `KUBE-SEP-${chainHash('a/btcp[2001:db8::1]:80')}`,
+    `KUBE-SEP-${nameHash('a/btcp[2001:db8::1]:80', 16)}`,
   )
 })
 

@@ -38,7 +38,11 @@ const say = (line: string) => process.stderr.write(`${line}\n`)
 subcommand('up')
   .description('build a lab and wait until it serves')
   .option('--nodes <n>', 'how many nodes: node-a, node-b, ...', wholeNumber, 2)
-  .addOption(new Option('--dataplane <name>', 'what the agents program').choices(['ebpf', 'iptables']).default('ebpf'))
+  .addOption(
+    new Option('--dataplane <name>', 'what the agents program')
+      .choices(['ebpf', 'nftables', 'iptables'])
+      .default('ebpf'),
+  )
   .option('--source <source>', 'dir:DIR or kube: where the agents read their objects (default: dir:examples)')
   .option('--manifests <dir>', 'with --source kube: apply these to the API server', inRoot('examples'))
   .option('--no-agents', 'leave the agents to: lab agent NODE start')

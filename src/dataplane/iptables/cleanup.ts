@@ -1,7 +1,8 @@
 import { IPTABLES_VARIANTS } from '../../model/iptables.js'
+import { type RunTool, runTool } from '../rules/run-tool.js'
 import { removals } from './change.js'
 import { readSave } from './save-text.js'
-import { Iptables, type RunTool, runTool } from './tools.js'
+import { Iptables } from './tools.js'
 
 /**
  * Removes every chain that the iptables dataplane or a kube-proxy in iptables mode makes,

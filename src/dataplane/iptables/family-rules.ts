@@ -1,10 +1,11 @@
 import type { DesiredState } from '../../model/desired.js'
 import type { ServiceStatus } from '../dataplane.js'
+import { RefusedLine, writeMost } from '../rules/write-most.js'
 import { block, type TableChange, tableChange } from './change.js'
 import { assemble, CANARY, portContext, type Rendered, type RenderOptions, TABLES } from './render.js'
 import { type PortContext, renderPort } from './render-port.js'
 import { readSave, type SavedTable } from './save-text.js'
-import { type Iptables, ToolError } from './tools.js'
+import type { Iptables } from './tools.js'
 
 const NOTHING: SavedTable = { chains: new Map() }
 /** Tables with a canary besides those with rules. */
@@ -67,7 +68,16 @@ export class FamilyRules {
     const failed = new Map<string, Error>()
     let writes: number
     try {
-      writes = await this.#write(candidates, failed, prune)
+      writes = await writeMost(
+        candidates,
+        {
+          write: part => this.#restore(part, prune),
+          ownerOf: (line, part) => this.#ownerOf(line, part),
+          // The legacy variant refuses a rule when it commits the table, and names no better line.
+          isVague: line => line === 'COMMIT',
+        },
+        failed,
+      )
     } catch (error) {
       this.#held = undefined
       throw error
@@ -89,42 +99,6 @@ export class FamilyRules {
     const held: Held = new Map()
     for (const name of [...TABLES, MANGLE]) held.set(name, { chains: new Map(tables.get(name)?.chains) })
     return held
-  }
-
-  /**
-   * Writes the candidates in one transaction. What the kernel refuses is found by the
-   * line that it names, or else by halves, and goes to `failed`; the rest goes in.
-   */
-  async #write(
-    candidates: ReadonlyMap<string, Rendered | undefined>,
-    failed: Map<string, Error>,
-    prune: boolean,
-  ): Promise<number> {
-    let left = new Map(candidates)
-    for (;;) {
-      try {
-        return await this.#restore(left, prune)
-      } catch (error) {
-        if (!(error instanceof RefusedLine)) throw error
-        const id = this.#ownerOf(error.text, left)
-        if (id !== undefined) {
-          failed.set(id, error.reason)
-          left = new Map([...left].filter(([each]) => each !== id))
-          continue
-        }
-        // The legacy variant refuses a rule when it commits the table, and names no better line.
-        if (left.size === 0 || error.text !== 'COMMIT') throw error.reason
-        if (left.size === 1) {
-          for (const each of left.keys()) failed.set(each, error.reason)
-          left = new Map()
-          continue
-        }
-        const entries = [...left]
-        const middle = Math.ceil(entries.length / 2)
-        const first = await this.#write(new Map(entries.slice(0, middle)), failed, prune)
-        return first + (await this.#write(new Map(entries.slice(middle)), failed, prune))
-      }
-    }
   }
 
   #ownerOf(line: string, candidates: ReadonlyMap<string, Rendered | undefined>): string | undefined {
@@ -170,21 +144,8 @@ export class FamilyRules {
     try {
       await this.#iptables.restore(text)
     } catch (error) {
-      if (!(error instanceof ToolError) || error.line === undefined) throw error
-      throw new RefusedLine(text.split('\n')[error.line - 1] ?? '', error)
+      throw RefusedLine.of(error, text)
     }
-  }
-}
-
-/** iptables-restore named a line. */
-class RefusedLine extends Error {
-  readonly text: string
-  readonly reason: ToolError
-
-  constructor(text: string, reason: ToolError) {
-    super(reason.message)
-    this.text = text
-    this.reason = reason
   }
 }
 

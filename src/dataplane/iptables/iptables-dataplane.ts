@@ -7,12 +7,14 @@ import type { DesiredState } from '../../model/desired.js'
 import type { IptablesProfile, IptablesVariant } from '../../model/iptables.js'
 import type { ApplyReport, Dataplane, Missing } from '../dataplane.js'
 import type { Inspection } from '../inspection.js'
+import { type RunTool, runTool } from '../rules/run-tool.js'
+import { StaleUdp } from '../rules/stale-udp.js'
 import { cleanupIptables } from './cleanup.js'
-import { endStaleFlows } from './conntrack.js'
 import { FamilyRules } from './family-rules.js'
 import { LAYOUTS } from './profile.js'
 import type { RenderOptions } from './render.js'
-import { hostVariant, Iptables, type RunTool, runTool } from './tools.js'
+import type { LocalMatch } from './render-port.js'
+import { hostVariant, Iptables } from './tools.js'
 
 export interface IptablesOptions {
   /** Whose rules' shape is written. */
@@ -22,6 +24,8 @@ export interface IptablesOptions {
   readonly masqueradeAll: boolean
   /** `--nodeport-addresses` has `all`. */
   readonly anyNodeAddress: boolean
+  /** Overrides the pod networks of the plan. */
+  readonly local?: LocalMatch
   readonly localhostNodePorts: boolean
   readonly logger: Logger
   readonly clock: Clock
@@ -38,15 +42,14 @@ export class IptablesDataplane implements Dataplane {
   readonly name = 'iptables'
   readonly #options: IptablesOptions
   readonly #families = new Map<Family, FamilyRules>()
-  /** UDP exchanges to backends that are gone are looked for after the next apply. */
-  #staleFlowsDue = true
-  #conntrackFailure: string | undefined
+  readonly #staleUdp: StaleUdp
   #fullAt = 0
   readonly #run: RunTool
 
   constructor(options: IptablesOptions) {
     this.#options = options
     this.#run = options.run ?? runTool
+    this.#staleUdp = new StaleUdp(options.logger, this.#run)
   }
 
   async probe(): Promise<readonly Missing[]> {
@@ -65,7 +68,7 @@ export class IptablesDataplane implements Dataplane {
 
   /** Finds out how rules are written here. Rules of an earlier run stay in force; the first apply adopts them. */
   async start(): Promise<void> {
-    const { profile, masqueradeAll, anyNodeAddress, localhostNodePorts, logger } = this.#options
+    const { profile, masqueradeAll, anyNodeAddress, localhostNodePorts, local, logger } = this.#options
     for (const family of FAMILIES) {
       try {
         const variant = this.#options.variant === 'auto' ? await hostVariant(family, this.#run) : this.#options.variant
@@ -80,6 +83,7 @@ export class IptablesDataplane implements Dataplane {
           anyNodeAddress,
           localhostNodePorts,
           liberalConntrack: isLiberal(),
+          ...(local && { local }),
         }
         this.#families.set(family, new FamilyRules(iptables, options))
         logger.info('iptables', {
@@ -115,8 +119,8 @@ export class IptablesDataplane implements Dataplane {
       failed.push(...report.failed)
     }
     if (changed === undefined && now >= this.#fullAt) this.#fullAt = now + FULL_MS
-    this.#staleFlowsDue ||= hasUdp(desired, changed)
-    if (prune && this.#staleFlowsDue) await this.#endStaleFlows(desired)
+    this.#staleUdp.applied(desired, changed)
+    if (prune) await this.#staleUdp.end(desired, this.#families.keys())
     return { revision: desired.revision, services, writes, failed }
   }
 
@@ -139,30 +143,6 @@ export class IptablesDataplane implements Dataplane {
   async cleanup(): Promise<void> {
     await cleanupIptables(false, this.#run)
   }
-
-  async #endStaleFlows(desired: DesiredState): Promise<void> {
-    const { logger } = this.#options
-    try {
-      for (const family of this.#families.keys()) {
-        const ended = await endStaleFlows(desired, family, this.#run)
-        if (ended > 0) logger.info('ended UDP flows to backends that are gone', { family, flows: ended })
-      }
-      this.#staleFlowsDue = false
-      this.#conntrackFailure = undefined
-    } catch (error) {
-      const reason = messageOf(error)
-      if (reason !== this.#conntrackFailure) {
-        logger.error('cannot end UDP flows to backends that are gone; install conntrack', { error: reason })
-      }
-      this.#conntrackFailure = reason
-    }
-  }
-}
-
-function hasUdp(desired: DesiredState, changed: ReadonlySet<string> | undefined): boolean {
-  if (changed === undefined) return false
-  for (const id of changed) if (desired.services.get(id)?.protocol !== 'TCP') return true
-  return false
 }
 
 function isLiberal(): boolean {

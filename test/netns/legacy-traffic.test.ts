@@ -4,7 +4,7 @@ import { killAgent, startAgent } from '../../tools/labkit/agent.js'
 import { service } from './manifests.js'
 import { CANNOT_RUN, TestLab, titled } from './test-lab.js'
 
-/** Real connections through the rules of --dataplane iptables. */
+/** Real connections through the rules of the dataplanes that are made of rules. */
 
 const ports = (nodePort: number) => [
   { name: 'tcp', port: 80, nodePort },
@@ -48,12 +48,12 @@ const balancer = (last: number, port = 80) => both(`198.51.100.${last}`, `2001:d
 const FLAGS = ['--cluster-cidr', '10.244.0.0/16,2001:db8:244::/48']
 const CLIENT = ['203.0.113.10', '2001:db8:203::10']
 
-describe.skipIf(CANNOT_RUN)(titled('--dataplane iptables'), () => {
+describe.skipIf(CANNOT_RUN).each(['iptables', 'nftables'])(titled('--dataplane %s'), dataplane => {
   let lab: TestLab
   beforeAll(async () => {
     lab = await TestLab.up({
       objects: OBJECTS,
-      dataplane: 'iptables',
+      dataplane,
       agentFlags: FLAGS,
     })
     // The kernel sends few messages of this kind a second otherwise, whoever asks.

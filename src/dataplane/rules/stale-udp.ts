@@ -1,7 +1,9 @@
+import { messageOf } from '../../base/errors.js'
+import type { Logger } from '../../base/log.js'
 import type { Family } from '../../model/address.js'
 import { formatEndpoint, parseAddress } from '../../model/address.js'
 import type { DesiredState } from '../../model/desired.js'
-import { type RunTool, ToolError } from './tools.js'
+import { type RunTool, ToolError } from './run-tool.js'
 
 /** A UDP exchange that the kernel tracks: as its packets came, and where its answers come from. */
 export interface TrackedFlow {
@@ -61,20 +63,57 @@ function endpoint(text: string, port: number): string {
   return address === undefined ? '' : formatEndpoint(address, port)
 }
 
-/** Ends what {@link staleFlows} finds; resolves with their number. @throws ToolError */
-export async function endStaleFlows(state: DesiredState, family: Family, run: RunTool): Promise<number> {
-  const name = family === 'IPv6' ? 'ipv6' : 'ipv4'
-  const tracked = readTracked(await run('conntrack', ['-L', '-f', name, '-p', 'udp']))
-  const stale = staleFlows(tracked, state, family)
-  for (const flow of stale) {
-    const tuple = ['-s', flow.client, '-d', flow.frontend, '-p', 'udp']
-    const ports = ['--sport', String(flow.clientPort), '--dport', String(flow.frontendPort)]
+/** Ends what {@link staleFlows} finds, after changes that may have made some. */
+export class StaleUdp {
+  readonly #logger: Logger
+  readonly #run: RunTool
+  /** Whether a look is due; the first one is for what an earlier run left. */
+  #due = true
+  #failure: string | undefined
+
+  constructor(logger: Logger, run: RunTool) {
+    this.#logger = logger
+    this.#run = run
+  }
+
+  /** Takes note of what was applied. */
+  applied(state: DesiredState, changed: ReadonlySet<string> | undefined): void {
+    for (const id of changed ?? []) this.#due ||= state.services.get(id)?.protocol !== 'TCP'
+  }
+
+  /** Looks if that is due. A failure is logged once, and the look repeated with the next change. */
+  async end(state: DesiredState, families: Iterable<Family>): Promise<void> {
+    if (!this.#due) return
     try {
-      await run('conntrack', ['-D', '-f', name, ...tuple, ...ports])
+      for (const family of families) {
+        const ended = await this.#endOf(state, family)
+        if (ended > 0) this.#logger.info('ended UDP flows to backends that are gone', { family, flows: ended })
+      }
+      this.#due = false
+      this.#failure = undefined
     } catch (error) {
-      // It ended by itself in between.
-      if (!(error instanceof ToolError) || !error.message.includes('0 flow entries')) throw error
+      const reason = messageOf(error)
+      if (reason !== this.#failure) {
+        this.#logger.error('cannot end UDP flows to backends that are gone; install conntrack', { error: reason })
+      }
+      this.#failure = reason
     }
   }
-  return stale.length
+
+  async #endOf(state: DesiredState, family: Family): Promise<number> {
+    const name = family === 'IPv6' ? 'ipv6' : 'ipv4'
+    const tracked = readTracked(await this.#run('conntrack', ['-L', '-f', name, '-p', 'udp']))
+    const stale = staleFlows(tracked, state, family)
+    for (const flow of stale) {
+      const tuple = ['-s', flow.client, '-d', flow.frontend, '-p', 'udp']
+      const ports = ['--sport', String(flow.clientPort), '--dport', String(flow.frontendPort)]
+      try {
+        await this.#run('conntrack', ['-D', '-f', name, ...tuple, ...ports])
+      } catch (error) {
+        // It ended by itself in between.
+        if (!(error instanceof ToolError) || !error.message.includes('0 flow entries')) throw error
+      }
+    }
+    return stale.length
+  }
 }
