@@ -72,7 +72,7 @@ $(B)/layouts.checked: $(GEN_INPUTS) bpf/layouts.lock src/ebpf/generated/layouts.
 	$(GEN_LAYOUTS) --check
 	@touch $@
 
-$(B)/docs.checked: $(TS_SOURCES) $(shell find test -name '*.ts') bpf/layout/outcome.h $(wildcard tools/gen-docs/*.ts docs/reference/*.md)
+$(B)/docs.checked: $(TS_SOURCES) $(shell find test -name '*.ts' -o -name '*.script') bpf/layout/outcome.h $(wildcard tools/gen-docs/*.ts docs/reference/*.md)
 	$(GEN_DOCS) --check
 	@touch $@
 

@@ -1,12 +1,14 @@
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { PACKET_TABLE } from '../../test/packet-table.js'
+import { PARITY } from '../../test/parity.js'
 import { cliPage } from './cli.js'
 import { configurationPage } from './configuration.js'
 import { metricsPage } from './metrics.js'
 import { outcomesPage } from './outcomes.js'
 import { packetTablePage } from './packet-table.js'
-import { rowTests } from './test-titles.js'
+import { parityPage } from './parity.js'
+import { rowTests, titlesOf } from './test-titles.js'
 
 /**
  * Writes the generated pages of docs/reference/. With --check it writes nothing and ends
@@ -25,11 +27,25 @@ function allRowTests() {
   return files.flatMap(file => rowTests(file, readFileSync(join(ROOT, file), 'utf8')))
 }
 
+/** Titles of the tests of each file below test/; none for scripts. */
+function testFiles(): Map<string, readonly string[]> {
+  const names = readdirSync(join(ROOT, 'test'), { recursive: true, encoding: 'utf8' }).sort()
+  return new Map(
+    names
+      .filter(name => name.endsWith('.test.ts') || name.endsWith('.script'))
+      .map(name => {
+        const isScript = name.endsWith('.script')
+        return [name, isScript ? [] : titlesOf(name, readFileSync(join(ROOT, 'test', name), 'utf8'))]
+      }),
+  )
+}
+
 const pages = new Map([
   ['configuration.md', configurationPage()],
   ['cli.md', cliPage()],
   ['metrics.md', metricsPage()],
   ['packet-table.md', packetTablePage(PACKET_TABLE, allRowTests())],
+  ['kube-proxy-tests.md', parityPage(PARITY, testFiles())],
   ['outcomes.md', outcomesPage(readFileSync(join(ROOT, 'bpf/layout/outcome.h'), 'utf8'))],
 ])
 

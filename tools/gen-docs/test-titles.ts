@@ -28,6 +28,22 @@ interface Suite {
   readonly each: string
 }
 
+/** The titles of all tests and suites of one file, as in its source. */
+export function titlesOf(file: string, source: string): string[] {
+  const { program, errors } = parseSync(file, source)
+  if (errors.length > 0) throw new Error(`${file}: ${errors[0]?.message}`)
+  const titles: string[] = []
+  const visit = (node: Node): void => {
+    if (node.type === 'CallExpression') {
+      const call = callOf(node, source)
+      if (call !== undefined) titles.push(call.title)
+    }
+    for (const child of childrenOf(node)) visit(child)
+  }
+  visit(program as unknown as Node)
+  return titles
+}
+
 /** "row 7", "rows 12, 26 and 27" anywhere in a title. */
 export function rowsIn(title: string): number[] {
   return [...title.matchAll(/\brows? (\d+(?:(?:,| and|, and) \d+)*)/g)].flatMap(([, list = '']) =>
@@ -87,10 +103,10 @@ function callOf(node: Node, source: string): (Suite & { kind: 'test' | 'describe
   const kind = /^(test|describe)\b/.exec(text)?.[1] as 'test' | 'describe' | undefined
   // The inner call of test.each(list)(title) has no title of its own.
   if (!kind || !title || (callee.type !== 'Identifier' && callee.type !== 'CallExpression')) return undefined
+  // titled('…') says in the title why a suite is skipped, if it is.
+  const said = title.type === 'CallExpression' ? ((title.arguments as Node[])[0] ?? title) : title
   const words =
-    title.type === 'Literal' && typeof title.value === 'string'
-      ? title.value
-      : source.slice(title.start + 1, title.end - 1)
+    said.type === 'Literal' && typeof said.value === 'string' ? said.value : source.slice(said.start + 1, said.end - 1)
   if (title.type !== 'Literal' && title.type !== 'TemplateLiteral' && title.type !== 'CallExpression') return undefined
   const body = rest.map(({ start, end }) => source.slice(start, end)).join(' ')
   return { kind, title: words, rows: rowsIn(words), each: text.replace(/^(test|describe)/, ''), body }
