@@ -727,7 +727,7 @@ export const PARITY: readonly ParityGroup[] = [
         holds: 'no client is stuck with what is gone',
         ours: [
           'netns/udp-removal.test.ts > a UDP backend that is removed',
-          'netns/iptables-traffic.test.ts > a UDP exchange moves when its backend goes',
+          'netns/legacy-traffic.test.ts > a UDP exchange moves when its backend goes',
           'bpf/tc-journeys.test.ts > row 41: a datagram of a flow to a removed backend goes to another, from the same client port',
         ],
       },
