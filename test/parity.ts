@@ -28,7 +28,6 @@ const REFUSED_LAB = 'netns/policy.test.ts > row 40: refused at once'
 const RENDER = 'unit/iptables-render.test.ts'
 
 const NO_IPVS = 'there is no dataplane ipvs'
-const NO_NFT = 'there is no dataplane nftables'
 const API_ONLY = 'about the API server and its controllers alone'
 
 export const PARITY: readonly ParityGroup[] = [
@@ -396,7 +395,11 @@ export const PARITY: readonly ParityGroup[] = [
       {
         theirs: 'TestOverallNFTablesRules, Test_servicePortChainNameBase, Test_servicePortEndpointChainNameBase',
         holds: 'shape of the rules',
-        why: NO_NFT,
+        ours: [
+          'unit/nftables-render.test.ts > names are as kube-proxy has them: %s/%s:%s',
+          'unit/nftables-render.test.ts > each frontend is an element, the choice one rule',
+          'netns/nftables-rules.test.ts > frontends are elements that lead to chains',
+        ],
       },
       {
         theirs: 'TestSyncProxyRulesStartup',
@@ -404,7 +407,7 @@ export const PARITY: readonly ParityGroup[] = [
         ours: [
           'bpf/apply-crash.test.ts > a process that dies after any write leaves a state that serves, and the next one finishes',
           'netns/restart.test.ts > what changed while it was away is applied by its start',
-          'netns/iptables-rules.test.ts > a second agent finds everything as it wants it and writes nothing',
+          'netns/nftables-rules.test.ts > a second agent finds everything as it wants it and writes nothing',
         ],
       },
       {

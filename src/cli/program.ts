@@ -49,6 +49,7 @@ const RENDER_KEYS: readonly OptionKey[] = [
   'localhostNodePorts',
   'detectLocalMode',
   'clusterCidr',
+  'externalIpCidrs',
   'podBridgeInterface',
   'podInterfaceNamePrefix',
   'masqueradeAll',

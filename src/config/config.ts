@@ -8,6 +8,7 @@ type MayBeUnset =
   | 'kubeconfig'
   | 'kubeServers'
   | 'clusterCidr'
+  | 'externalIpCidrs'
   | 'podBridgeInterface'
   | 'podInterfaceNamePrefix'
   | 'oomScoreAdj'
@@ -23,6 +24,8 @@ export type Config = {
   readonly podInterfaceNamePrefix: string | undefined
   /** Undefined means the Node's podCIDRs. */
   readonly clusterCidr: readonly Cidr[] | undefined
+  /** Undefined means every address. */
+  readonly externalIpCidrs: readonly Cidr[] | undefined
   /** Undefined means as it is. */
   readonly oomScoreAdj: number | undefined
 }
@@ -67,6 +70,7 @@ export function completeConfig(
     kubeconfig: settings.kubeconfig,
     kubeServers: settings.kubeServers,
     clusterCidr: settings.clusterCidr,
+    externalIpCidrs: settings.externalIpCidrs,
     podBridgeInterface: settings.podBridgeInterface,
     podInterfaceNamePrefix: settings.podInterfaceNamePrefix,
     oomScoreAdj: settings.oomScoreAdj,

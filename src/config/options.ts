@@ -192,6 +192,15 @@ export const OPTIONS = {
     stability: 'stable',
     group: 'General',
   }),
+  externalIpCidrs: option<readonly Cidr[]>({
+    flag: 'external-ip-cidrs',
+    type: list(cidr),
+    fallback: { derived: 'every address' },
+    description:
+      'Which addresses `spec.externalIPs` of a Service may name; others are not served, with a warning at the Service. Whoever may write Services can take traffic to any other address away (CVE-2020-8554).',
+    stability: 'stable',
+    group: 'General',
+  }),
   masqueradeAll: option<boolean>({
     flag: 'masquerade-all',
     type: bool,

@@ -9,5 +9,6 @@ export function plannerOptions(config: Config): PlannerOptions {
     defaultScheduler: config.scheduler,
     localhostNodePorts: config.localhostNodePorts,
     clusterCIDRs: config.detectLocalMode === 'ClusterCIDR' ? config.clusterCidr : undefined,
+    externalIPCIDRs: config.externalIpCidrs,
   }
 }

@@ -1,5 +1,5 @@
 import { type Address, formatEndpoint } from '../model/address.js'
-import type { Cidr } from '../model/cidr.js'
+import { type Cidr, cidrHas } from '../model/cidr.js'
 import type { DesiredState, Frontend, Scheduler, ServicePort } from '../model/desired.js'
 import type { EndpointSliceObject, NodeObject, ObjectKey, ProblemEvent, ServiceObject } from '../model/objects.js'
 import { Claims } from './claims.js'
@@ -20,6 +20,8 @@ export interface PlannerOptions {
   readonly localhostNodePorts?: boolean
   /** Networks of all pods of the cluster; unset means those of this node's pods. */
   readonly clusterCIDRs?: readonly Cidr[] | undefined
+  /** Which addresses may be external IPs; unset means every one. */
+  readonly externalIPCIDRs?: readonly Cidr[] | undefined
   readonly defaultScheduler: Scheduler
 }
 
@@ -282,6 +284,9 @@ export class Planner {
     const key = claimKey(draft, frontend)
     if (frontend.kind !== 'ClusterIP' && this.#apiServers.has(key))
       return "is an API server's; choose another address or port"
+    const { externalIPCIDRs } = this.#options
+    if (frontend.kind === 'ExternalIP' && externalIPCIDRs?.some(cidr => cidrHas(cidr, frontend.address)) === false)
+      return 'is outside of --external-ip-cidrs; choose another address, or add its network there'
     const owner = this.#claims.owner(key)
     if (owner === undefined || owner.id === draft.id) return undefined
     return `is ${owner.kind} of ${owner.id}; choose another address or port`

@@ -3,6 +3,7 @@ import { readConfig } from '../../src/config/read.js'
 import { IndexPool } from '../../src/dataplane/ebpf/index-pool.js'
 import { maglevSize, maglevTable } from '../../src/dataplane/ebpf/maglev.js'
 import { convert, isAbsent } from '../../src/k8s/convert.js'
+import type { Cidr } from '../../src/model/cidr.js'
 import type { SourceEvent, WatchedKind } from '../../src/model/objects.js'
 import { Planner, type PlannerOptions } from '../../src/plan/planner.js'
 import { Store } from '../../src/state/store.js'
@@ -545,6 +546,30 @@ describe('Services', () => {
       'Service default/web',
       'default/web:/TCP/IPv4',
     ])
+  })
+
+  test('B065: with an allow list external addresses outside of it are not served, and that is told', () => {
+    const world = new World({ externalIPCIDRs: ['203.0.113.128/26', '2001:db8:4::/48'] as Cidr[] })
+    const externalIPs = ['203.0.113.140', '203.0.113.250', '2001:db8:4::1', '2001:db8:5::1']
+    world.put(
+      service(
+        { type: 'LoadBalancer', clusterIPs: [V, '2001:db8:3::10'], externalIPs },
+        { status: { loadBalancer: { ingress: [{ ip: '203.0.113.251' }] } } },
+      ),
+    )
+    expect(world.frontends().filter(each => !each.startsWith('ClusterIP'))).toEqual([
+      'ExternalIP 203.0.113.140 80/TCP',
+      'LoadBalancer 203.0.113.251 80/TCP',
+      'ExternalIP 2001:db8:4::1 80/TCP',
+    ])
+    const outside = 'is outside of --external-ip-cidrs; choose another address, or add its network there'
+    expect(world.told).toEqual([
+      `default/web:/TCP/IPv4: frontends not served: 203.0.113.250:80 ${outside}`,
+      `default/web:/TCP/IPv6: frontends not served: [2001:db8:5::1]:80 ${outside}`,
+    ])
+    const nobody = new World({ externalIPCIDRs: [] })
+    nobody.put(service({ externalIPs }))
+    expect(nobody.frontends()).toEqual([`ClusterIP ${V} 80/TCP`])
   })
 
   test('B068: source ranges bind load-balancer addresses, not node ports', () => {
