@@ -1,4 +1,4 @@
-import { type Address, formatEndpoint } from '../model/address.js'
+import { type Address, type Family, familyOf, formatEndpoint } from '../model/address.js'
 import { type Cidr, cidrHas } from '../model/cidr.js'
 import type { DesiredState, Frontend, Scheduler, ServicePort } from '../model/desired.js'
 import type { EndpointSliceObject, NodeObject, ObjectKey, ProblemEvent, ServiceObject } from '../model/objects.js'
@@ -10,6 +10,7 @@ import { SnapshotMap } from './snapshot-map.js'
 
 /** The Service whose endpoints are the API servers; what they listen on is never taken away from them. */
 const API_SERVICE: ObjectKey = 'default/kubernetes'
+const FAMILIES: readonly Family[] = ['IPv4', 'IPv6']
 
 export interface PlannerOptions {
   /** As the Node object is called: endpoints with this nodeName are local. */
@@ -66,7 +67,7 @@ export class Planner {
   readonly #idsByService = new Map<ObjectKey, readonly string[]>()
   readonly #drafts = new Map<string, Draft>()
   /** Services that depend on this node's addresses, zone or pod networks. */
-  readonly #withNodePort = new Set<ObjectKey>()
+  readonly #withNodePort: Readonly<Record<Family, Set<ObjectKey>>> = { IPv4: new Set(), IPv6: new Set() }
   readonly #withHints = new Set<ObjectKey>()
   readonly #withSourceRanges = new Set<ObjectKey>()
   /** Standing problems by where; the value is their text. */
@@ -108,14 +109,13 @@ export class Planner {
     const keys = new Set(dirty.services)
     const podNetworks = this.#state.podNetworks
     if (dirty.nodes.has(this.#options.nodeName) || this.#hostChanged) this.#nodeChanged(objects, keys)
-    this.#reportNode(objects, dirty, problems)
-
     const touched = new Set<string>()
     if (dirty.services.has(API_SERVICE) && this.#apiServersChanged(objects)) {
       for (const id of this.#drafts.keys()) touched.add(id)
     }
     this.#redraft(objects, [...keys].sort(), touched)
     const changes = this.#decide(touched, problems)
+    this.#reportNode(objects, dirty, problems)
     if (changes.size > 0 || this.#state.podNetworks !== podNetworks) {
       const services = (this.#state.services as SnapshotMap<ServicePort>).with(changes)
       this.#state = { ...this.#state, revision: this.#state.revision + 1, services }
@@ -140,7 +140,9 @@ export class Planner {
     const add = (dependent: ReadonlySet<ObjectKey>) => {
       for (const key of dependent) keys.add(key)
     }
-    if (!sameTexts(addresses, before.nodePortAddresses)) add(this.#withNodePort)
+    if (!sameTexts(addresses, before.nodePortAddresses)) {
+      for (const family of FAMILIES) add(this.#withNodePort[family])
+    }
     if (zone !== before.zone) add(this.#withHints)
     const sameInside = sameTexts(internalIPs, before.internalIPs) && sameTexts(podCIDRs, before.podCIDRs)
     if (!sameInside) add(this.#withSourceRanges)
@@ -149,12 +151,25 @@ export class Planner {
     if (!sameTexts(podNetworks, this.#state.podNetworks ?? [])) this.#state = { ...this.#state, podNetworks }
   }
 
-  /** A wrong node name makes node ports silent and every endpoint remote: say so. */
+  /**
+   * A wrong node name makes node ports silent and every endpoint remote, a node without an
+   * address of a family the node ports of that family: say so, once everything is known.
+   */
   #reportNode(objects: Objects, dirty: Dirty, problems: ProblemEvent[]): void {
     const { nodeName } = this.#options
-    const missing = dirty.synced && objects.node(nodeName) === undefined
-    const message = 'no Node object has this name, so no node port is served; correct the node name or add the Node'
-    this.#report(`node ${nodeName}`, 'metadata.name', missing ? message : undefined, problems)
+    const where = `node ${nodeName}`
+    if (!dirty.synced) return
+    if (objects.node(nodeName) === undefined) {
+      const message = 'no Node object has this name, so no node port is served; correct the node name or add the Node'
+      this.#report(where, 'metadata.name', message, problems)
+      return
+    }
+    const served = new Set(this.#facts.nodePortAddresses.map(familyOf))
+    const silent = FAMILIES.filter(family => this.#withNodePort[family].size > 0 && !served.has(family)).join(' and ')
+    const remedy = 'add one to the Node, or widen --nodeport-addresses'
+    const message =
+      silent && `has no ${silent} address for node ports, so node ports of that family are silent; ${remedy}`
+    this.#report(where, 'status.addresses', message || undefined, problems)
   }
 
   #apiServersChanged(objects: Objects): boolean {
@@ -215,7 +230,11 @@ export class Planner {
         key,
         ports.map(port => port.id),
       )
-    keepIn(this.#withNodePort, key, service?.ports.some(port => port.nodePort !== 0) === true)
+    const hasNodePort = service?.ports.some(port => port.nodePort !== 0) === true
+    for (const family of FAMILIES) {
+      const isOfFamily = service?.clusterIPs.some(address => familyOf(address) === family) === true
+      keepIn(this.#withNodePort[family], key, hasNodePort && isOfFamily)
+    }
     keepIn(this.#withSourceRanges, key, service?.sourceRanges !== undefined)
     keepIn(
       this.#withHints,

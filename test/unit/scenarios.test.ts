@@ -23,6 +23,8 @@ class World {
   readonly planner: Planner
   /** Problems that were told, in order. */
   readonly told: string[] = []
+  /** Those of the plan that are over. */
+  readonly settled: string[] = []
 
   constructor(options: Partial<PlannerOptions> = {}) {
     this.planner = new Planner({ nodeName: HERE, nodePortAddresses: [], defaultScheduler: 'random', ...options })
@@ -72,6 +74,7 @@ class World {
     for (const event of [...change.problems, ...plan.problems.filter(each => each.type === 'problem')]) {
       this.told.push(`${event.where}: ${event.field} ${event.message}`)
     }
+    this.settled.push(...plan.problems.filter(each => each.type === 'resolved').map(each => each.where))
     return [...plan.changed].sort()
   }
 }
@@ -615,9 +618,19 @@ describe('Services', () => {
     const world = new World()
     world.put(node(HERE, 'fe80::1', '2001:db8:1::10'), service(spec))
     expect(world.frontends()).toEqual(['ClusterIP 2001:db8:3::10 80/TCP', 'NodePort 2001:db8:1::10 30080/TCP'])
-    world.put(node(HERE, 'fe80::1'))
+    world.synced()
+    expect(world.told).toEqual([
+      expect.stringContaining('Node node-a: status.addresses[0].address fe80::1 is a link-local address'),
+    ])
+    world.put(node(HERE, 'fe80::1', '192.0.2.10'))
     expect(world.frontends()).toEqual(['ClusterIP 2001:db8:3::10 80/TCP'])
-    expect(world.told[0]).toContain('Node node-a: status.addresses[0].address fe80::1 is a link-local address')
+    world.put(service({ ...spec, ports: [{ port: 81, nodePort: 30081 }] }))
+    expect(world.told.slice(1)).toEqual([
+      'node node-a: status.addresses has no IPv6 address for node ports, so node ports of that family are silent; add one to the Node, or widen --nodeport-addresses',
+    ])
+    expect(world.settled).toEqual([])
+    world.remove(service(spec))
+    expect(world.settled).toEqual(['node node-a'])
   })
 })
 
