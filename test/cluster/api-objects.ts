@@ -23,6 +23,8 @@ const kinds: Readonly<Record<string, { collection: string; namespaced: boolean }
   Service: { collection: 'services', namespaced: true },
   EndpointSlice: { collection: 'endpointslices', namespaced: true },
   ServiceAccount: { collection: 'serviceaccounts', namespaced: true },
+  ConfigMap: { collection: 'configmaps', namespaced: true },
+  DaemonSet: { collection: 'daemonsets', namespaced: true },
   ClusterRole: { collection: 'clusterroles', namespaced: false },
   ClusterRoleBinding: { collection: 'clusterrolebindings', namespaced: false },
 }
