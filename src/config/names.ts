@@ -2,6 +2,7 @@ import { environmentName, OPTION_KEYS, optionOf } from './options.js'
 
 /** Environment variables of ours that are no settings of the table. */
 export const OTHER_VARIABLES: Readonly<Record<string, string>> = {
+  WAGGLE_CACHE: 'Where the tools of a checkout keep what they fetch and build for tests; the agent has no use for it.',
   WAGGLE_CONFIG: 'Path of the configuration file, as `--config`.',
   WAGGLE_NATIVE: 'Path of the native addon, where it is not beside the program.',
   WAGGLE_NODE: 'Path of the Node.js binary that `bin/waggle` starts.',

@@ -42,7 +42,7 @@ test.each([
 })
 
 test('the exit statuses are listed in the help', () => {
-  expect(waggle(['--help']).stdout).toMatch(/Exit status:\n {2}0 .*\n {2}1 .*\n {2}2 .*\n {2}69 .*\n {2}75 /)
+  expect(waggle(['--help']).stdout).toMatch(/Exit status:\n {2}0 .*\n {2}1 .*\n {2}2 .*\n {2}3 .*\n {2}69 .*\n {2}75 /)
 })
 
 test.each([
@@ -82,11 +82,11 @@ test('a configuration file that is not there is a usage error', () => {
 })
 
 test('a dataplane that is not available yet is refused, in the chosen log format', () => {
-  const { status, stderr } = waggle(['run', '--dataplane', 'nftables', '--log-format', 'json', '--cgroup', '/'])
+  const { status, stderr } = waggle(['run', '--dataplane', 'ipvs', '--log-format', 'json', '--cgroup', '/'])
   expect(status).toBe(1)
   const last = JSON.parse(stderr.trim().split('\n').at(-1) ?? '')
   expect(last).toMatchObject({ level: 'error', error: { code: 'NOT_AVAILABLE' } })
-  expect(last.error.message).toContain('nftables: it is not available yet; use --dataplane ebpf')
+  expect(last.error.message).toContain('ipvs: it is not available yet; use --dataplane ebpf')
 })
 
 test('show names the place and the remedy when nothing is pinned', () => {

@@ -86,7 +86,7 @@ export class ApiServer {
     return this.#path('admin.kubeconfig')
   }
 
-  /** Of the agents: may read what they need, and nothing else. */
+  /** Of the agents: may read what they need and write events, and nothing else. */
   get agentKubeconfig(): string {
     return this.#path('agent.kubeconfig')
   }
@@ -248,6 +248,7 @@ export class ApiServer {
         rules: [
           { apiGroups: [''], resources: ['services', 'nodes'], verbs },
           { apiGroups: ['discovery.k8s.io'], resources: ['endpointslices'], verbs },
+          { apiGroups: ['events.k8s.io'], resources: ['events'], verbs: ['create'] },
         ],
       },
       {
