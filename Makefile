@@ -145,7 +145,7 @@ bench: build ## measure what the documentation claims; see docs/performance.md
 	@tools/bench
 
 .PHONY: bench-datapath
-bench-datapath: build ## the datapath's part of it, about ten minutes; QUICK=1: three. tools/bench report puts it into the docs
+bench-datapath: build ## the datapath's part of it, about twelve minutes; QUICK=1: five. tools/bench report puts it into the docs
 	@tools/bench datapath $(if $(QUICK),--quick)
 
 clean: ## remove what was built

@@ -72,25 +72,30 @@ Napi::Value BpfProgram::TestRun(const Napi::CallbackInfo& info) {
   Args args(info, "testRun");
   Napi::Env env = info.Env();
   Napi::Object options = args.GetObject(0, "options");
-  // Getters may run JavaScript, which could close this handle or shrink an array: all
-  // three first, the state and the bytes after them.
+  // Getters may run JavaScript, which could close this handle or shrink an array: all of
+  // them first, the state and the bytes after them.
   Napi::Value given_data = options.Get("data");
   Napi::Value given_context = options.Get("ctxIn");
   Napi::Value given_repeat = options.Get("repeat");
+  Napi::Value given_flags = options.Get("flags");
   RequireOpen(args);
   uint32_t repeat = given_repeat.IsUndefined() ? 0 : args.ToUint32(given_repeat, "repeat", 1, INT_MAX);
+  uint32_t flags = given_flags.IsUndefined() ? 0 : args.ToUint32(given_flags, "flags", 0, UINT32_MAX);
   Bytes data = given_data.IsUndefined() ? Bytes() : args.ToBytes(given_data, "data");
   Bytes context = given_context.IsUndefined() ? Bytes() : args.ToBytes(given_context, "ctxIn");
   if (data.size > kMaxResult || context.size > kMaxResult)
     throw OutOfRange(env, "testRun", "data and ctxIn must have less than 1 GiB");
 
-  LIBBPF_OPTS(bpf_test_run_opts, run, .repeat = static_cast<int>(repeat));
+  LIBBPF_OPTS(bpf_test_run_opts, run, .repeat = static_cast<int>(repeat), .flags = flags);
   ByteBuffer data_out(env, "testRun", state_.name.c_str());
   ByteBuffer context_out(env, "testRun", state_.name.c_str());
   if (data.size) {
-    data_out.Reserve(data.size + kGrowth);
     run.data_in = data.data;
     run.data_size_in = static_cast<uint32_t>(data.size);
+  }
+  // Live frames go where the program sends them.
+  if (data.size && !(flags & BPF_F_TEST_XDP_LIVE_FRAMES)) {
+    data_out.Reserve(data.size + kGrowth);
     run.data_out = data_out.data();
     run.data_size_out = static_cast<uint32_t>(data_out.capacity());
   }

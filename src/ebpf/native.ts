@@ -77,8 +77,9 @@ export interface BpfProgram {
   /**
    * BPF_PROG_TEST_RUN. `ctxIn` is a struct __sk_buff or xdp_md where the type takes one;
    * `ctx` is empty without it. `retval` is unsigned: TC_ACT_UNSPEC reads 4294967295.
+   * `flags` are those of uapi.ts, TestRunFlag; with live frames no `data` comes back.
    */
-  testRun(options: { data?: Uint8Array; ctxIn?: Uint8Array; repeat?: number }): {
+  testRun(options: { data?: Uint8Array; ctxIn?: Uint8Array; repeat?: number; flags?: number }): {
     retval: number
     data: Uint8Array
     ctx: Uint8Array

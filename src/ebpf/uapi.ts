@@ -37,6 +37,12 @@ export const XdpFlag = {
   NATIVE: 4,
 } as const
 
+/** BPF_F_TEST_*: flags of a test run. */
+export const TestRunFlag = {
+  /** XDP frames are real: they are sent, redirected or passed to the stack. Linux 5.18. */
+  XDP_LIVE_FRAMES: 2,
+} as const
+
 /** XDP_ATTACHED_*: what a device says it has (linux/if_link.h). */
 export const XdpAttached = {
   NONE: 0,

@@ -4,6 +4,7 @@ import { type Logger, silentLogger } from '../../src/base/log.js'
 import type { Device } from '../../src/dataplane/ebpf/device-links.js'
 import { EbpfDataplane } from '../../src/dataplane/ebpf/ebpf-dataplane.js'
 import type { Limits } from '../../src/dataplane/ebpf/kernel-maps.js'
+import type { XdpMode } from '../../src/dataplane/ebpf/xdp-choice.js'
 import { loadNative } from '../../src/ebpf/load-native.js'
 import { parseAddress } from '../../src/model/address.js'
 import type { DesiredState } from '../../src/model/desired.js'
@@ -34,7 +35,7 @@ export interface Place {
 }
 
 /** The product's dataplane in a private bpffs and cgroup; not started. */
-export function makeDataplane({ bpffs, cgroup }: Place, limits: Limits): EbpfDataplane {
+export function makeDataplane({ bpffs, cgroup }: Place, limits: Limits, xdp: XdpMode = 'off'): EbpfDataplane {
   return new EbpfDataplane({
     native: loadNative(),
     objectsDir: join(ROOT, 'build/bpf'),
@@ -42,6 +43,7 @@ export function makeDataplane({ bpffs, cgroup }: Place, limits: Limits): EbpfDat
     bpffs,
     cgroup,
     limits,
+    xdp,
     timeouts: {
       tcpEstablishedSeconds: 7440,
       tcpTransitorySeconds: 240,
@@ -55,8 +57,13 @@ export function makeDataplane({ bpffs, cgroup }: Place, limits: Limits): EbpfDat
 }
 
 /** A started dataplane that goes with the world. */
-export async function startDataplane(world: World, place: Place, limits: Limits): Promise<EbpfDataplane> {
-  const dataplane = makeDataplane(place, limits)
+export async function startDataplane(
+  world: World,
+  place: Place,
+  limits: Limits,
+  xdp: XdpMode = 'off',
+): Promise<EbpfDataplane> {
+  const dataplane = makeDataplane(place, limits, xdp)
   await dataplane.start()
   // Not cleanup(), which waits for nothing here: pins go with the bpffs, links with their pins.
   world.later(() => void dataplane.stop())

@@ -30,11 +30,11 @@ import type { RuleService } from './rules.js'
 import { World } from './world.js'
 
 const BENCH = 'forward'
-const NODE_PORT = 30080
+export const NODE_PORT = 30080
 const BACKENDS = 8
 const ROUTED = 'routed'
 const GENERATOR = 'the sender alone'
-const LOAD_SECONDS = 30
+export const LOAD_SECONDS = 30
 /** How many flows the frames are of. */
 const FLOWS = [1, 1_024] as const
 const FIRST_SOURCE_PORT = 20_000
@@ -260,7 +260,8 @@ function endpoints(path: number, family: Family): string[] {
   return Array.from({ length: BACKENDS }, (_, i) => backendAddress(path, family, i))
 }
 
-function nodePorts(path: number, local: boolean): PortSpec[] {
+/** A node port of each family and protocol, with eight backends behind the path's server. */
+export function nodePorts(path: number, local: boolean): PortSpec[] {
   return PORT_KINDS.map(({ family, protocol }) => ({
     name: 'web',
     family,
@@ -280,7 +281,8 @@ function clusterIps(family: Family): PortSpec[] {
   }))
 }
 
-function ruleServices(path: number, family: Family): RuleService[] {
+/** The same for a rival. */
+export function ruleServices(path: number, family: Family): RuleService[] {
   return (['tcp', 'udp'] as const).map(protocol => ({
     protocol,
     port: NODE_PORT,

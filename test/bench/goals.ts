@@ -80,6 +80,30 @@ function nodeTime(figures: Figures, family: Family, what: string): number | unde
   return whole === undefined || sender === undefined ? undefined : whole - sender
 }
 
+/** A frame that comes without an skb, forwarded by a way. */
+const xdp = (figures: Figures, family: Family, what: string, n = 1_024) => figures.value('xdp', what, family, n)
+
+/** What the choice of a backend adds to a program that only sends. */
+const xdpShare = (n: number) => (figures: Figures, family: Family) => {
+  const [ours, floor] = [xdp(figures, family, 'waggle, native XDP', n), xdp(figures, family, 'XDP, sends only', n)]
+  return ours === undefined || floor === undefined ? undefined : ours - floor
+}
+
+/** The part of such a frame's time that is not its coming. */
+function xdpTime(figures: Figures, family: Family, what: string): number | undefined {
+  const [whole, arrival] = [xdp(figures, family, what), xdp(figures, family, 'dropped on arrival')]
+  return whole === undefined || arrival === undefined ? undefined : whole - arrival
+}
+
+/**
+ * Nanoseconds that Katran adds to a program that only transmits, with one flow and with
+ * many: measured once, over veth, on another machine (head of 2026-08, 100 backends, with
+ * its connection table). It is built from its own source, so it is in no run of this.
+ */
+const KATRAN = { one: 140, many: 244 } as const
+/** Flows where there are many. */
+const MANY_FLOWS = 65_536
+
 function cold(figures: Figures): number {
   return figures.sizes('program', 'known flow, backend here').at(-1) ?? 0
 }
@@ -148,6 +172,16 @@ const GOALS: readonly Goal[] = [
   nanosecondGoal('D6', 'the same, backend elsewhere', 130, (f, family) =>
     program('known flow, backend elsewhere', cold(f))(f, family),
   ),
+  nanosecondGoal('D7', 'native XDP, more than a program that only sends, 1 flow', 0.25 * KATRAN.one, xdpShare(1)),
+  nanosecondGoal('D7', 'the same, 65,536 flows', Math.round(0.35 * KATRAN.many), xdpShare(MANY_FLOWS)),
+  ratioGoal(
+    'D8',
+    'native XDP, rate ÷ that of a program that only sends, 65,536 flows',
+    0.85,
+    (f, family) =>
+      divided(xdp(f, family, 'XDP, sends only', MANY_FLOWS), xdp(f, family, 'waggle, native XDP', MANY_FLOWS)),
+    'least',
+  ),
   ratioGoal(
     'D9',
     'node port, frames a second ÷ nft',
@@ -165,6 +199,23 @@ const GOALS: readonly Goal[] = [
   ratioGoal('D9', 'CPU a frame ÷ nft, without the sender', 0.125, (f, family) =>
     divided(nodeTime(f, family, 'packets, backend elsewhere'), nodeTime(f, family, 'nft')),
   ),
+  ratioGoal(
+    'D9',
+    'native XDP, frames a second ÷ nft',
+    5,
+    (f, family) => divided(xdp(f, family, 'nft'), xdp(f, family, 'waggle, native XDP')),
+    'least',
+  ),
+  ratioGoal(
+    'D9',
+    'the same ÷ iptables-legacy',
+    6,
+    (f, family) => divided(xdp(f, family, 'iptables-legacy'), xdp(f, family, 'waggle, native XDP')),
+    'least',
+  ),
+  ratioGoal('D9', 'CPU a frame ÷ nft, without its coming', 0.125, (f, family) =>
+    divided(xdpTime(f, family, 'waggle, native XDP'), xdpTime(f, family, 'nft')),
+  ),
 ]
 
 const SIX_TO_FOUR: readonly (readonly [string, (figures: Figures, family: Family) => number | undefined])[] = [
@@ -172,6 +223,7 @@ const SIX_TO_FOUR: readonly (readonly [string, (figures: Figures, family: Family
   ['D5 (known flow, backend here)', program('known flow, backend here', 1)],
   ['D5 (known flow, backend elsewhere)', program('known flow, backend elsewhere', 1)],
   ['D5 (new flow, backend here)', program('new flow: TCP, backend here')],
+  ['D8 (native XDP, 65,536 flows)', (f, family) => xdp(f, family, 'waggle, native XDP', MANY_FLOWS)],
 ]
 
 export function goalTable(figures: Figures): string {

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { connect } from './connect.js'
 import { control } from './control.js'
+import { count } from './count.js'
 import { daemon } from './daemon.js'
 import { type Effort, FULL, QUICK, TINY } from './effort.js'
 import { forward } from './forward.js'
@@ -14,6 +15,7 @@ import { program } from './program.js'
 import { writeReport } from './report.js'
 import { type Results, renderTable } from './result.js'
 import { leftovers, missing, ROOT } from './world.js'
+import { xdp } from './xdp.js'
 
 /** The command line of tools/bench. Exit status: 0 measured, 1 failed, 2 wrong usage. */
 
@@ -22,13 +24,15 @@ type Bench = (progress: (line: string) => void, effort: Effort) => Promise<Resul
 const BENCHES: Readonly<Record<string, { readonly about: string; readonly run: Bench }>> = {
   connect: { about: 'new connections against direct ones, nft and iptables', run: connect },
   forward: { about: 'packets of known flows through a node against routing, nft and iptables', run: forward },
+  xdp: { about: 'frames of a node port by XDP, against a program that only sends, nft and iptables', run: xdp },
   program: { about: 'one run of the packet programs, by what they meet', run: program },
+  count: { about: 'instructions of the small differences, counted in an emulated machine', run: count },
   spread: { about: 'how evenly each scheduler spreads new flows', run: loadSpread },
   memory: { about: 'kernel memory of the maps, and of a flow', run: memory },
   control: { about: 'from API objects to the maps: full sync, restart, one change', run: control },
   daemon: { about: 'the agent as a process: start, restart, changes, memory', run: daemon },
 }
-const DATAPATH = ['connect', 'forward', 'program', 'spread', 'memory']
+const DATAPATH = ['connect', 'forward', 'xdp', 'program', 'count', 'spread', 'memory']
 
 const USAGE = `usage: tools/bench [NAME...] [options]      (or: make bench, make bench-datapath)
        tools/bench report [FILE]
@@ -48,8 +52,8 @@ ${Object.entries(BENCHES)
   -o json        print JSON instead of the table
   -h, --help     this text
 
-Results go to build/bench/NAME.json, too, but for --tiny. On two cores datapath takes about ten minutes, three
-with --quick.
+Results go to build/bench/NAME.json, too, but for --tiny. On two cores datapath takes about twelve minutes,
+five with --quick.
 
 report writes the tables and plots of docs/performance.md and the ratios of README.md from
 FILE, build/bench/datapath.json if not said, and keeps a copy in docs/performance.json.

@@ -3,6 +3,7 @@
  * netclient.c: the timing end and the answering end of the connection benchmarks.
  *
  *   netclient serve CPU PORT PAUSE  TCP and UDP on every address of its network namespace
+ *   netclient gro DEVICE            switches GRO on, so that a veth polls for frames
  *   netclient time CPU              reads one command a line, answers with one line
  *
  * PAUSE 0: the server waits for what comes. Otherwise it looks every PAUSE microseconds, so
@@ -29,7 +30,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if_ether.h>
+#include <linux/ethtool.h>
 #include <linux/if_packet.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <netinet/tcp.h>
 #include <sched.h>
@@ -39,6 +42,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <time.h>
@@ -495,16 +499,34 @@ static void answer(char *line)
 		printf("error %s %s:%d: %s\n", what, addr, port, strerror(errno));
 }
 
+/* A veth whose peer may hand it frames without an skb is one that polls for them. */
+static void switch_gro_on(const char *device)
+{
+	struct ethtool_value value = {.cmd = ETHTOOL_SGRO, .data = 1};
+	struct ifreq request = {.ifr_data = (void *)&value};
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", device);
+	if (fd < 0 || ioctl(fd, SIOCETHTOOL, &request))
+		die(device);
+	close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	char line[1024];
+
+	if (argc == 3 && !strcmp(argv[1], "gro")) {
+		switch_gro_on(argv[2]);
+		return 0;
+	}
 
 	if (argc == 5 && !strcmp(argv[1], "serve")) {
 		pin(atoi(argv[2]));
 		serve(atoi(argv[3]), atoi(argv[4]));
 	}
 	if (argc != 3 || strcmp(argv[1], "time")) {
-		fprintf(stderr, "usage: netclient serve CPU PORT PAUSE | netclient time CPU\n");
+		fprintf(stderr, "usage: netclient serve CPU PORT PAUSE | time CPU | gro DEVICE\n");
 		return 2;
 	}
 	pin(atoi(argv[2]));

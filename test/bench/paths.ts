@@ -39,9 +39,14 @@ export function nodeAddress(path: number, family: Family, device: NodeDevice): s
   return family === 'IPv4' ? `10.${net}.${path}.1` : `2001:db8:${net}:${path}::1`
 }
 
-/** The client's address on a path. */
-export function clientAddress(path: number, family: Family): string {
-  return family === 'IPv4' ? `10.9.${path}.2` : `2001:db8:9:${path}::2`
+/** The client's address on a path, or the `i`-th one after it: those are only written into frames. */
+export function clientAddress(path: number, family: Family, i = 0): string {
+  return family === 'IPv4' ? `10.9.${path}.${2 + i}` : `2001:db8:9:${path}::${hex(2 + i)}`
+}
+
+/** The server's address on a path, the next hop of the node. */
+export function serverAddress(path: number, family: Family): string {
+  return family === 'IPv4' ? `10.8.${path}.2` : `2001:db8:8:${path}::2`
 }
 
 /** Devices of client and server on a path. */

@@ -54,7 +54,9 @@ export function renderReport(results: Results & { machine: Machine }, read: (pat
     rate: rateTable(figures),
     forward: forwardTable(figures),
     frames: framesTable(figures),
+    xdp: xdpTable(figures),
     program: programTable(figures),
+    count: countTable(figures),
     memory: memoryTable(figures),
     skipped: figures.skips.map(({ bench, what, why }) => `- ${bench}: ${what}: ${why}`).join('\n') || 'Nothing.',
     ratios: readmeTable(figures),
@@ -226,8 +228,38 @@ function framesTable(figures: Figures): string {
   return table(['flows', 'family', 'sender alone', ...ways], lines)
 }
 
+const NOT_MEASURED = 'Not measured in this run.'
+
+/** What rows of a bench are of, in their order. */
+function namesOf(figures: Figures, bench: string): string[] {
+  return [...new Set(figures.rows.filter(row => row.bench === bench).map(row => row.what))]
+}
+
+function xdpTable(figures: Figures): string {
+  const ways = namesOf(figures, 'xdp')
+  const lines = figures.sizes('xdp', 'routed').flatMap(n =>
+    FAMILIES.map(family => [
+      number(n),
+      family,
+      ...ways.map(way => {
+        const value = figures.value('xdp', way, family, n)
+        return value === undefined ? '-' : `${nanoseconds(value)} ns, ${number(1e3 / value)} M/s`
+      }),
+    ]),
+  )
+  return lines.length === 0 ? NOT_MEASURED : table(['flows', 'family', ...ways], lines)
+}
+
+function countTable(figures: Figures): string {
+  const lines = namesOf(figures, 'count').map(what => [
+    what,
+    ...FAMILIES.map(family => number(figures.value('count', what, family))),
+  ])
+  return lines.length === 0 ? NOT_MEASURED : table(['instructions', 'IPv4', 'IPv6'], lines)
+}
+
 function programTable(figures: Figures): string {
-  const names = [...new Set(figures.rows.filter(row => row.bench === 'program').map(row => row.what))]
+  const names = namesOf(figures, 'program')
   const lines = names.flatMap(what => {
     const sizes = figures.sizes('program', what)
     return (sizes.length === 0 ? [undefined] : sizes).map(n => [

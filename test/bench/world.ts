@@ -24,10 +24,13 @@ export class World {
   readonly name: string
   /** Temporary folder. */
   readonly dir: string
+  readonly #compiled: string | undefined
   readonly #undo: (() => void)[] = []
 
-  constructor(name: string) {
+  /** `compiled` is a folder in which everything is compiled already ({@link compileTo}). */
+  constructor(name: string, compiled?: string) {
     this.name = `waggle-bench-${process.pid}-${name}`
+    this.#compiled = compiled
     this.dir = mkdtempSync(join(tmpdir(), `${this.name}-`))
     this.#undo.push(() => rmSync(this.dir, { recursive: true, force: true }))
     open.add(this)
@@ -97,17 +100,27 @@ export class World {
 
   /** Compiles a C file of this folder; the program's path. */
   compile(file: string): string {
-    const out = join(this.dir, file.replace(/\.c$/, ''))
-    const source = join(ROOT, 'test/bench', file)
-    if (!file.endsWith('.bpf.c')) {
-      execFileSync('gcc', ['-O2', '-Wall', '-Wextra', '-o', out, source])
-      return out
-    }
-    const multiarch = execFileSync('gcc', ['-print-multiarch'], { encoding: 'utf8' }).trim()
-    const include = multiarch ? [`-I/usr/include/${multiarch}`] : []
-    execFileSync('clang', ['-O2', '-g', '-target', 'bpf', '-mcpu=v3', ...include, '-c', source, '-o', `${out}.o`])
-    return `${out}.o`
+    return this.#compiled === undefined ? compileTo(this.dir, file) : compiledPath(this.#compiled, file)
   }
+}
+
+function compiledPath(dir: string, file: string): string {
+  const out = join(dir, file.replace(/\.c$/, ''))
+  return file.endsWith('.bpf.c') ? `${out}.o` : out
+}
+
+/** Compiles a C file of this folder into another one; the program's path. */
+export function compileTo(dir: string, file: string): string {
+  const out = compiledPath(dir, file)
+  const source = join(ROOT, 'test/bench', file)
+  if (!file.endsWith('.bpf.c')) {
+    execFileSync('gcc', ['-O2', '-Wall', '-Wextra', '-o', out, source])
+    return out
+  }
+  const multiarch = execFileSync('gcc', ['-print-multiarch'], { encoding: 'utf8' }).trim()
+  const include = multiarch ? [`-I/usr/include/${multiarch}`] : []
+  execFileSync('clang', ['-O2', '-g', '-target', 'bpf', '-mcpu=v3', ...include, '-c', source, '-o', out])
+  return out
 }
 
 /** Processes that were just killed hold their cgroup for a moment. */

@@ -102,7 +102,7 @@ export const optionCalls: readonly {
   },
   {
     method: 'testRun',
-    good: { data: new Uint8Array(64), ctxIn: new Uint8Array(192), repeat: 1 },
-    kinds: { data: 'bytes', ctxIn: 'bytes', repeat: 'number?' },
+    good: { data: new Uint8Array(64), ctxIn: new Uint8Array(192), repeat: 1, flags: 0 },
+    kinds: { data: 'bytes', ctxIn: 'bytes', repeat: 'number?', flags: 'number?' },
   },
 ]

@@ -54,6 +54,15 @@ describeKernel('programs', () => {
     for (const handle of [program, words, object]) handle.close()
   })
 
+  test('live frames run as often as asked, and do not come back', () => {
+    const program = rig.program('grow')
+    // The program passes them, so they come to the loopback device of a namespace of their own.
+    const { data } = program.testRun({ data: new Uint8Array(64), repeat: 3, flags: 2 })
+    expect(data.length).toBe(0)
+    expect(thrown(() => program.testRun({ data: new Uint8Array(64), flags: 64 }))).toMatchObject({ code: 'EINVAL' })
+    program.close()
+  })
+
   test('equal instructions, equal tag', () => {
     const one = rig.program('answer')
     const two = rig.program('answer')

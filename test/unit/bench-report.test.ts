@@ -62,6 +62,31 @@ test('a goal is reached only where both families reach it, and unmeasured ones s
   expect(goal([{ ...row('socket', 22, 1.1), family: 'IPv6' }])).toMatch(/\| 1\.004 \| 1\.10 \| no \|$/)
 })
 
+test('XDP is held against a program that only sends, and against nft', () => {
+  const xdp = (what: string, n: number, median: number): Row => ({
+    ...row('', median),
+    bench: 'xdp',
+    what,
+    n,
+    unit: 'ns',
+  })
+  const rows = [1, 1_024, 65_536].flatMap(n => [
+    xdp('dropped on arrival', n, 50),
+    xdp('XDP, sends only', n, 90),
+    xdp('waggle, native XDP', n, 120),
+    xdp('routed', n, 400),
+    xdp('nft', n, 800),
+  ])
+  const rendered = render('<!-- figures: goals -->\n<!-- end -->\n<!-- figures: xdp -->\n<!-- end -->\n', rows)
+  const line = (text: string) => rendered.split('\n').find(each => each.includes(text)) ?? ''
+  expect(line('more than a program that only sends, 1 flow')).toMatch(/\| ≤ 35 ns \| 30 ns \| not measured \| yes \|$/)
+  expect(line('rate ÷ that of a program that only sends')).toMatch(/\| ≥ 0\.85 \| 0\.75 \| not measured \| no \|$/)
+  expect(line('native XDP, frames a second ÷ nft')).toMatch(/\| ≥ 5 \| 6\.67 \| not measured \| yes \|$/)
+  expect(line('without its coming')).toMatch(/\| ≤ 0\.125 \| 0\.09 \| not measured \| yes \|$/)
+  expect(line('| 65,536 | IPv4')).toContain('| 120 ns, 8.33 M/s | 400 ns, 2.50 M/s |')
+  expect(render('<!-- figures: count -->\n<!-- end -->\n', rows)).toContain('Not measured in this run.')
+})
+
 test('figures that nobody makes are an error', () => {
   expect(() => render('<!-- figures: nothing -->\n<!-- end -->\n', [])).toThrow('asks for figures nothing')
 })
