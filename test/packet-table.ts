@@ -154,14 +154,12 @@ export const PACKET_TABLE: readonly PacketRow[] = [
   {
     row: 32,
     sent: 'SCTP whose ports need no change',
-    expected: 'translated addresses',
-    open: 'SCTP is not served: it passes untouched, as row 31 shows',
+    expected: 'translated addresses, the checksum as it was',
   },
   {
     row: 33,
     sent: 'SCTP whose port must be changed',
-    expected: 'refused by name',
-    open: 'SCTP is not served: it passes untouched, as row 31 shows',
+    expected: 'translated, the checksum follows; in fragments it is dropped',
   },
   {
     row: 34,

@@ -17,7 +17,7 @@ enum outcome {
 	OUTCOME_CONTINUE = 0,
 	/* Not for a frontend and of no known flow: left alone. */
 	OUTCOME_NOT_SERVICE = 1,
-	/* Not TCP or UDP over IPv4 or IPv6: left alone. */
+	/* Not TCP, UDP or SCTP over IPv4 or IPv6: left alone. */
 	OUTCOME_NOT_HANDLED = 2,
 	/* A later fragment of no Service's datagram: left alone. Of one that has lost its flow:
 	 * dropped. */
@@ -30,7 +30,8 @@ enum outcome {
 	OUTCOME_FORWARDED = 6,
 	/* Packet layer: reply on its way back to the client. */
 	OUTCOME_REPLIED = 7,
-	/* Middle of a TCP connection that no flow knows: left to the stack. */
+	/* Middle of a TCP connection or an SCTP association that no flow knows: left to the stack.
+	 */
 	OUTCOME_UNKNOWN_FLOW = 8,
 	/* Unknown port of a Service address that is also the node's own: left to the host. */
 	OUTCOME_HOST_PORT = 9,
@@ -62,8 +63,8 @@ enum outcome {
 	OUTCOME_TOO_BIG = 22,
 	/* Load-balancer address whose source ranges leave the client out. */
 	OUTCOME_SOURCE_DENIED = 23,
-	/* A fragment that overlaps the first one, or a first one without its whole transport
-	 * header. */
+	/* A fragment that overlaps the first one; a first one without its whole transport header,
+	 * or of SCTP with a port that would have to change. */
 	OUTCOME_BAD_FRAGMENT = 24,
 	/* A later fragment that came before its first one: a copy waits for it. */
 	OUTCOME_FRAGMENT_HELD = 25,

@@ -123,6 +123,22 @@ static __always_inline long context_update_sum(context *ctx, __u32 offset, bool 
 }
 
 /*
+ * Is the checksum at offset, whose field is zero, left to the device (CHECKSUM_PARTIAL)? No
+ * helper tells, but one changes a field for a change of the data only when it is complete.
+ */
+static __always_inline bool context_sum_is_unfinished(context *ctx, __u32 offset)
+{
+	const __sum16 zero = 0;
+	__sum16 changed = 0;
+
+	if (bpf_l4_csum_replace(ctx, offset, 0, 1, 0) ||
+	    context_load(ctx, offset, &changed, sizeof(changed)) || !changed)
+		return true;
+	context_store(ctx, offset, &zero, sizeof(zero));
+	return false;
+}
+
+/*
  * IPv6 has no header checksum that would level out what changes, so a sum over the whole
  * packet that the device may have delivered (CHECKSUM_COMPLETE) has to be told of the
  * addresses: bpf_l4_csum_replace took them for levelled out as in IPv4 (BPF_F_IPV6 of

@@ -31,7 +31,7 @@ enum flow_side {
  */
 static __always_inline bool flow_has_ended(const struct packet *p, const struct flow *half)
 {
-	if (packet_is_tcp(p)) {
+	if (packet_is_of_connection(p)) {
 		if (!packet_is_pure_syn(p))
 			return false;
 		if ((half->sent | half->heard) & (FLOW_SENT_FIN | FLOW_SENT_RST))
@@ -48,7 +48,7 @@ static __always_inline bool flow_has_ended(const struct packet *p, const struct 
  */
 static __always_inline bool flow_keeps_opening(const struct packet *p, const struct flow *half)
 {
-	if (!packet_is_tcp(p))
+	if (!packet_is_of_connection(p))
 		return false;
 	if (half->direction == FLOW_FORWARD)
 		return !half->heard && p->tcp_flags & TCP_RST;
@@ -59,7 +59,8 @@ static __always_inline bool flow_keeps_opening(const struct packet *p, const str
  * TCP connection only a SYN does: its peers may have more patience than we. */
 static __always_inline bool flow_may_begin_anew(const struct packet *p, const struct flow *half)
 {
-	return half->direction == FLOW_FORWARD && (!packet_is_tcp(p) || packet_is_pure_syn(p));
+	return half->direction == FLOW_FORWARD &&
+	       (!packet_is_of_connection(p) || packet_is_pure_syn(p));
 }
 
 /*

@@ -9,6 +9,7 @@
 #define WAGGLE_LIB_ICMP_MAKE_H
 
 #include "bound.h"
+#include "crc32c.h"
 #include "icmp.h"
 #include "reply.h"
 
@@ -42,6 +43,40 @@ static __always_inline long icmp_sum(struct __sk_buff *skb, const struct packet 
 	return 0;
 }
 
+/* Bytes of an SCTP packet in a quote that is cut short: to the tag that an INIT's sender knows it
+ * by. */
+#define ICMP_SCTP_QUOTE 20
+
+/*
+ * Where an SCTP packet's checksum is left to the device, it is written into the quote, as a sum
+ * of all that lies behind the header's begin: few bytes, so that it can be told beforehand.
+ *
+ * out   0 with *crc: what will stand where zero stands now, or 0; *quote: bytes to quote
+ */
+static __noinline long icmp_foresee_crc(struct __sk_buff *skb, const struct packet *p, __u32 *quote,
+					__u32 *crc)
+{
+	__u32 at = p->l4 + offsetof(struct sctp_packet, check);
+	__u32 words[ICMP_SCTP_QUOTE / 4];
+	__u32 reg = 0xffffffff;
+	__u32 i;
+
+	if (bpf_skb_load_bytes(skb, at, crc, sizeof(*crc)))
+		return -1;
+	if (*crc || !context_sum_is_unfinished(skb, at)) {
+		*crc = 0;
+		return 0;
+	}
+	if (p->l4 + ICMP_SCTP_QUOTE > p->end ||
+	    bpf_skb_load_bytes(skb, p->l4, words, sizeof(words)))
+		return -1;
+	for (i = 0; i < ICMP_SCTP_QUOTE / 4; i++)
+		reg = crc32c_carry(reg ^ words[i], 4);
+	*quote = p->l4 + ICMP_SCTP_QUOTE - p->l2;
+	*crc = ~reg;
+	return 0;
+}
+
 static __noinline int icmp_make(struct __sk_buff *skb, struct packet *p, struct reply_state *state,
 				__u32 kind, __u32 rest)
 {
@@ -49,13 +84,15 @@ static __noinline int icmp_make(struct __sk_buff *skb, struct packet *p, struct 
 	__u32 most = p->ipv4 ? ICMP_IPV4_QUOTE : ICMP_IPV6_QUOTE;
 	__u32 quote = p->end - p->l2;
 	__u32 *icmp = &state->words[REPLY_L4];
-	bool unfinished;
+	bool unfinished = false;
 	__sum16 check;
+	__u32 crc = 0;
 	__u32 sum;
 
 	if (quote > most)
 		quote = most;
-	if (reply_find_checksum(skb, p, &check, &unfinished) ||
+	if ((packet_is_sctp(p) ? icmp_foresee_crc(skb, p, &quote, &crc) :
+				 reply_find_checksum(skb, p, &check, &unfinished)) ||
 	    bpf_skb_change_tail(skb, p->l2 + quote, 0))
 		return -OUTCOME_REWRITE_FAILED;
 	if (icmp_sum(skb, p, state, unfinished ? p->l4 : p->l2 + quote, &sum))
@@ -66,6 +103,7 @@ static __noinline int icmp_make(struct __sk_buff *skb, struct packet *p, struct 
 	 */
 	if (unfinished)
 		sum = csum_add(sum, (__u16)~check);
+	sum = csum_add(sum, crc);
 	if (bpf_skb_adjust_room(skb, header, BPF_ADJ_ROOM_MAC, 0))
 		return -OUTCOME_REWRITE_FAILED;
 	p->to.dst = p->tuple.src;

@@ -23,7 +23,7 @@ struct icmp_quote {
 	struct tuple tuple; /* as it is quoted */
 	struct tuple to;    /* as it is to be quoted */
 	__u32 ip;	    /* offset of its IP header */
-	__u32 l4;	    /* offset of its TCP or UDP header */
+	__u32 l4;	    /* offset of its TCP, UDP or SCTP header */
 	__u32 diff;	    /* what its change adds to the sum over it */
 	__sum16 ip_check;   /* IPv4 */
 	__sum16 check;	    /* of the error */
@@ -66,7 +66,7 @@ static __always_inline int icmp_quote_parse(const struct packet *p, struct icmp_
 	ret = p->ipv4 ? icmp_quote_ipv4(p, quote) : icmp_quote_ipv6(p, quote);
 	if (ret)
 		return ret;
-	if (quote->tuple.proto != IPPROTO_TCP && quote->tuple.proto != IPPROTO_UDP)
+	if (!proto_is_served(quote->tuple.proto))
 		return OUTCOME_NOT_HANDLED;
 	if (quote->l4 + 8 > p->end || bpf_skb_load_bytes(p->ctx, quote->l4, &quote->tuple.sport, 4))
 		return OUTCOME_MALFORMED;
@@ -83,6 +83,9 @@ static __always_inline long icmp_quote_checksum(struct packet *p, struct icmp_qu
 		quote->l4 + (tcp ? offsetof(struct tcphdr, check) : offsetof(struct udphdr, check));
 	__sum16 before, after;
 
+	/* Of SCTP it is a sum of the whole packet, which nobody can compare with a part. */
+	if (quote->tuple.proto == IPPROTO_SCTP)
+		return 0;
 	if (offset + sizeof(before) > p->end)
 		return 0;
 	if (bpf_skb_load_bytes(p->ctx, offset, &before, sizeof(before)))

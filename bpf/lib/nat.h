@@ -4,7 +4,8 @@
  *
  * in    p->tuple, p->to, p->egress (redirected packets lose one from their TTL, the
  *       stack does it for the others)
- * out   0; -OUTCOME_REWRITE_FAILED: the packet may be half changed and must be dropped
+ * out   0; -OUTCOME_REWRITE_FAILED: the packet may be half changed and must be dropped;
+ *       -OUTCOME_BAD_FRAGMENT: see nat_sctp.h
  *
  * Checksums are updated, never computed: a wrong one stays wrong.
  */
@@ -14,6 +15,7 @@
 #include <stddef.h>
 
 #include "csum.h"
+#include "nat_sctp.h"
 #include "packet.h"
 
 /* The second half of struct iphdr, written at once. */
@@ -44,7 +46,7 @@ static __always_inline __u16 nat_lower_ttl(const struct packet *p)
 	return w.word;
 }
 
-/* Ports, and the transport checksum, which covers them and the addresses. */
+/* Ports, and the checksum of TCP or UDP, which covers them and the addresses. */
 static __always_inline long nat_transport(struct packet *p, __u32 addr_diff)
 {
 	__u32 offset = p->l4 + (packet_is_tcp(p) ? offsetof(struct tcphdr, check) :
@@ -107,10 +109,17 @@ static __always_inline void nat_complete_sum(struct packet *p, __u32 addr_diff)
 static __always_inline int nat_apply(struct packet *p)
 {
 	__u32 addr_diff = csum_diff_addrs(&p->tuple, &p->to);
+	int ret = OUTCOME_CONTINUE;
 
 	/* A later fragment has no transport header; its first one told the checksum of it. */
-	if (!packet_is_later_fragment(p) && nat_transport(p, addr_diff))
-		return -OUTCOME_REWRITE_FAILED;
+	if (!packet_is_later_fragment(p)) {
+		if (packet_is_sctp(p))
+			ret = nat_sctp(p);
+		else if (nat_transport(p, addr_diff))
+			ret = -OUTCOME_REWRITE_FAILED;
+	}
+	if (ret)
+		return ret;
 	nat_complete_sum(p, addr_diff);
 	if (nat_network(p, addr_diff))
 		return -OUTCOME_REWRITE_FAILED;

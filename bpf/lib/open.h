@@ -32,6 +32,17 @@ static __always_inline int open_without_syn(const struct packet *p)
 }
 
 /*
+ * An INIT is small. In fragments it could not be given other ports: its checksum depends on its
+ * length (nat_sctp.h).
+ */
+static __always_inline int open_in_fragments(const struct packet *p)
+{
+	return frontend_find(&p->tuple.dst, p->tuple.dport, p->tuple.proto) ?
+		       -OUTCOME_BAD_FRAGMENT :
+		       OUTCOME_NOT_SERVICE;
+}
+
+/*
  * A pod that is its own backend would be sent a packet of its own, which its stack drops:
  * it sees this node as the client, and so the answer comes back here.
  */
@@ -138,8 +149,10 @@ static __noinline int flow_open(struct packet *p)
 	struct flow_new new = {};
 	int ret;
 
-	if (packet_is_tcp(p) && !packet_is_pure_syn(p))
+	if (packet_is_of_connection(p) && !packet_is_pure_syn(p))
 		return open_without_syn(p);
+	if (packet_is_sctp(p) && p->fragment)
+		return open_in_fragments(p);
 	ret = open_choose(p, &new);
 	if (ret)
 		return ret;

@@ -24,7 +24,10 @@
 #include "../layout/flow.h"
 #include "../layout/outcome.h"
 
-/* Bits of packet.tcp_flags, as on the wire (RFC 9293 3.1). */
+/*
+ * Bits of packet.tcp_flags, as on the wire (RFC 9293 3.1). What the first chunk of an SCTP
+ * packet says of its association is said in these words, too: parse_transport.h.
+ */
 #define TCP_FIN 0x01
 #define TCP_SYN 0x02
 #define TCP_RST 0x04
@@ -41,7 +44,7 @@ struct packet {
 	next_hop next_hop;
 	__u32 egress; /* ifindex it is redirected to; 0 = it goes on where it was going */
 	__u32 l2;  /* offset of the IP header: ETH_HLEN, 0 on a device without Ethernet headers */
-	__u32 l4;  /* offset of the TCP, UDP or ICMP header; 0 in a later fragment */
+	__u32 l4;  /* offset of the TCP, UDP, SCTP or ICMP header; 0 in a later fragment */
 	__u32 end; /* offset behind the IP packet; padding may follow */
 	__u32 backend;	    /* index: the flow's; of a later fragment before that its first one's */
 	__be32 fragment_id; /* of a fragment: IPv4 identification, or that of the IPv6 fragment
@@ -54,7 +57,7 @@ struct packet {
 	__sum16 ip_check;    /* IPv4 */
 	__u8 ttl;	     /* TTL or hop limit */
 	__u8 ipv4;	     /* 1 = IPv4, 0 = IPv6 */
-	__u8 l4_size;	     /* of the TCP or UDP header */
+	__u8 l4_size;	     /* of the TCP, UDP or SCTP header */
 	__u8 tcp_flags;	     /* TCP_*; 0 for UDP */
 	__u8 flow_flags;     /* enum flow_flag */
 	__u8 flow_direction; /* enum flow_direction */
@@ -79,13 +82,31 @@ static __always_inline bool packet_is_tcp(const struct packet *p)
 	return p->tuple.proto == IPPROTO_TCP;
 }
 
+static __always_inline bool packet_is_sctp(const struct packet *p)
+{
+	return p->tuple.proto == IPPROTO_SCTP;
+}
+
+/* Of a TCP connection or an SCTP association: it says when that begins and ends, in tcp_flags. */
+static __always_inline bool packet_is_of_connection(const struct packet *p)
+{
+	return p->tuple.proto != IPPROTO_UDP;
+}
+
+/* The protocols that are served: their headers begin with two ports. */
+static __always_inline bool proto_is_served(__u8 proto)
+{
+	return proto == IPPROTO_TCP || proto == IPPROTO_UDP || proto == IPPROTO_SCTP;
+}
+
 /* ICMP over IPv4 or ICMPv6 over IPv6; its tuple has no ports. */
 static __always_inline bool packet_is_icmp(const struct packet *p)
 {
 	return p->tuple.proto == (p->ipv4 ? IPPROTO_ICMP : IPPROTO_ICMPV6);
 }
 
-/* A SYN that opens a connection: not the answer to one, and nothing that ends one. */
+/* A SYN that opens a connection, or an INIT an association: not the answer to one, and nothing that
+ * ends one. */
 static __always_inline bool packet_is_pure_syn(const struct packet *p)
 {
 	return (p->tcp_flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) == TCP_SYN;

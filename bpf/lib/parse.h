@@ -33,8 +33,7 @@ static __always_inline int parse_ipv4(struct packet *p, __u32 *end)
 		total = context_size(p->ctx) - p->l2;
 	if (header < sizeof(*ip) || total < header || p->l2 + total > context_size(p->ctx))
 		return OUTCOME_MALFORMED;
-	if (ip->protocol != IPPROTO_TCP && ip->protocol != IPPROTO_UDP &&
-	    ip->protocol != IPPROTO_ICMP)
+	if (!proto_is_served(ip->protocol) && ip->protocol != IPPROTO_ICMP)
 		return OUTCOME_NOT_HANDLED;
 	addr_from_ipv4(&p->tuple.src, ip->saddr);
 	addr_from_ipv4(&p->tuple.dst, ip->daddr);
@@ -69,8 +68,7 @@ static __always_inline int parse_ipv6(struct packet *p, __u32 *end)
 	if (p->l2 + total > context_size(p->ctx))
 		return OUTCOME_MALFORMED;
 	next = ip->nexthdr;
-	if (next != IPPROTO_TCP && next != IPPROTO_UDP && next != IPPROTO_ICMPV6 &&
-	    !is_ipv6_extension(next))
+	if (!proto_is_served(next) && next != IPPROTO_ICMPV6 && !is_ipv6_extension(next))
 		return OUTCOME_NOT_HANDLED;
 	__builtin_memcpy(&p->tuple.src, &ip->saddr, sizeof(p->tuple.src));
 	__builtin_memcpy(&p->tuple.dst, &ip->daddr, sizeof(p->tuple.dst));

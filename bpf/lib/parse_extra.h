@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * parse_extra.h: what may stand between the IP header and TCP or UDP: IPv4 options, IPv6
+ * parse_extra.h: what may stand between the IP header and TCP, UDP or SCTP: IPv4 options, IPv6
  * extension headers.
  *
  * The two walks are global functions: the verifier looks at them once, with any
@@ -176,7 +176,7 @@ static __always_inline int parse_ipv6_chain(struct packet *p, __u32 end)
 		if (packet_is_later_fragment(p))
 			return OUTCOME_CONTINUE;
 	}
-	if (chain.next != IPPROTO_TCP && chain.next != IPPROTO_UDP && chain.next != IPPROTO_ICMPV6)
+	if (!proto_is_served(chain.next) && chain.next != IPPROTO_ICMPV6)
 		return OUTCOME_NOT_HANDLED;
 	return OUTCOME_CONTINUE;
 }

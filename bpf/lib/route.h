@@ -29,6 +29,9 @@ static __always_inline __u32 route_packet_size(const context *ctx, const struct 
 
 	if (!context_segment_size(ctx))
 		return size;
+	/* SCTP's pieces are of any size: its sender knows what the way bears. */
+	if (packet_is_sctp(p))
+		return headers;
 	if (!p->ipv4 && size - sizeof(struct ipv6hdr) > 0xffff)
 		headers -= JUMBO_HEADER_SIZE;
 	return headers + context_segment_size(ctx);

@@ -71,7 +71,7 @@ static __noinline int snat_egress_move(struct packet *p)
  */
 static __always_inline int snat_egress(struct packet *p)
 {
-	if (packet_is_later_fragment(p) || (packet_is_tcp(p) && !packet_is_pure_syn(p)))
+	if (packet_is_later_fragment(p) || (packet_is_of_connection(p) && !packet_is_pure_syn(p)))
 		return OUTCOME_NOT_SERVICE;
 	return snat_egress_is_from_flows(p) ? snat_egress_move(p) : OUTCOME_NOT_SERVICE;
 }

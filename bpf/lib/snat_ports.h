@@ -75,6 +75,10 @@ static __always_inline __be16 snat_port_of_client(const struct tuple *tuple)
 {
 	const __be32 *w = tuple->src.w;
 
+	/* The checksum of SCTP covers ports and no addresses: what keeps its port keeps it as it
+	 * is. */
+	if (tuple->proto == IPPROTO_SCTP && snat_port_is_ours(tuple->sport))
+		return tuple->sport;
 	return snat_port_at(
 		((__u64)(w[0] ^ w[1] ^ w[2] ^ w[3]) + bpf_ntohs(tuple->sport)) * SNAT_MIX, false);
 }

@@ -54,6 +54,9 @@ __noinline int snat_is_taken(context *ctx, struct packet *p, __u32 own_address)
 	if (own_address && frontend_find(&p->to.src, p->to.sport, p->to.proto))
 		return 1;
 	size = sock_tuple_make_reply(&reply, &p->to, p->ipv4);
+	/* About SCTP the kernel can be asked neither way. */
+	if (packet_is_sctp(p))
+		return 0;
 	if (own_address && (packet_is_tcp(p) ? snat_has_tcp_socket(ctx, &reply, size) :
 					       snat_has_udp_socket(ctx, &reply, size)))
 		return 1;

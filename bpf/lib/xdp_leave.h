@@ -15,6 +15,7 @@
 #include "../maps.h"
 #include "csum.h"
 #include "packet.h"
+#include "parse_transport.h"
 
 static __always_inline const struct device *xdp_device(__u32 ifindex)
 {
@@ -38,9 +39,9 @@ static __always_inline bool xdp_is_for_host(context *ctx)
 }
 
 /*
- * A whole TCP segment or datagram directly behind a plain IP header, with a TTL to spare.
- * ICMP, fragments, IPv4 options, IPv6 extension headers and all defects are rare, and
- * tc's steps for them are many.
+ * A whole TCP segment, datagram or SCTP packet directly behind a plain IP header, with a TTL to
+ * spare. ICMP, fragments, IPv4 options, IPv6 extension headers and all defects are rare, and tc's
+ * steps for them are many.
  */
 static __always_inline bool xdp_is_plain(const struct packet *p)
 {
@@ -57,7 +58,7 @@ static __always_inline bool xdp_is_plain(const struct packet *p)
  * machine's device, and from GRO where XDP is generic. One honest checksum in 65,535 looks
  * the same; tc does right by both.
  */
-static __always_inline bool xdp_sum_is_unfinished(const struct packet *p)
+static __always_inline bool xdp_internet_sum_is_unfinished(const struct packet *p)
 {
 	__u32 offset = p->l4 + (packet_is_tcp(p) ? offsetof(struct tcphdr, check) :
 						   offsetof(struct udphdr, check));
@@ -65,6 +66,21 @@ static __always_inline bool xdp_sum_is_unfinished(const struct packet *p)
 	__u32 sum = csum_pseudo(&p->tuple, p->end - p->l4);
 
 	return !check || !csum_finish(csum_add(sum, (__u16) ~*check));
+}
+
+/* One of SCTP is zero until the device sums it up. */
+static __always_inline bool xdp_sctp_sum_is_unfinished(const struct packet *p)
+{
+	const __le32 *check =
+		context_bytes(p->ctx, p->l4 + offsetof(struct sctp_packet, check), sizeof(*check));
+
+	return !check || !*check;
+}
+
+static __always_inline bool xdp_sum_is_unfinished(const struct packet *p)
+{
+	return packet_is_sctp(p) ? xdp_sctp_sum_is_unfinished(p) :
+				   xdp_internet_sum_is_unfinished(p);
 }
 
 /*

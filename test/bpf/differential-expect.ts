@@ -1,6 +1,7 @@
 import type { Becomes } from '../../src/dataplane/memory/answer.js'
-import { type Packet, TCP, type Tuple, UDP } from '../../src/dataplane/memory/packet.js'
+import { type Packet, SCTP, TCP, type Tuple, UDP } from '../../src/dataplane/memory/packet.js'
 import { type Address, addressToBytes, familyOf } from '../../src/model/address.js'
+import { sctpChecksum } from './crc32c.js'
 import type { Reading } from './differential-read.js'
 import { ETH_LENGTH, onesSum, pseudoHeader } from './packet.js'
 
@@ -111,12 +112,13 @@ function lowerTtl(change: Change, family: Packet['family']): void {
   else change.follow(ETH_LENGTH + 10, change.putWord(ETH_LENGTH + 8, change.word(ETH_LENGTH + 8) - 0x100))
 }
 
-function translated(frame: Uint8Array, { packet, l4 }: Reading, to: Tuple, routed: boolean): Expected {
+function translated(frame: Uint8Array, { packet, l4, end }: Reading, to: Tuple, routed: boolean): Expected {
   const change = new Change(frame)
   if (routed) lowerTtl(change, packet.family)
   const addresses = putAddresses(change, packet.family, ETH_LENGTH, to.src, to.dst)
   // A later fragment has no transport header.
-  if (l4 !== 0) {
+  if (l4 !== 0 && to.proto === SCTP) putSctpPorts(change, frame, l4, end, to)
+  else if (l4 !== 0) {
     const ports = change.putWord(l4, to.sport) + change.putWord(l4 + 2, to.dport)
     const at = l4 + (to.proto === TCP ? 16 : 6)
     // In UDP zero means none, and a zero that is meant is written as its other form (RFC 768).
@@ -124,6 +126,16 @@ function translated(frame: Uint8Array, { packet, l4 }: Reading, to: Tuple, route
     else if (change.word(at) !== 0) change.follow(at, addresses + ports, true)
   }
   return settled(change)
+}
+
+/** The checksum covers the ports and no address; it becomes as right, or as wrong, as it was. */
+function putSctpPorts({ bytes }: Change, frame: Uint8Array, l4: number, end: number, to: Tuple): void {
+  const view = new DataView(bytes.buffer, l4, end - l4)
+  view.setUint16(0, to.sport)
+  view.setUint16(2, to.dport)
+  if (view.getUint32(0) === new DataView(frame.buffer, frame.byteOffset + l4).getUint32(0)) return
+  const difference = sctpChecksum(frame.subarray(l4, end)) ^ sctpChecksum(bytes.subarray(l4, end))
+  view.setUint32(8, view.getUint32(8, true) ^ difference, true)
 }
 
 /** A checksum that is 0 when all is done may have its other form. */
@@ -147,7 +159,8 @@ function error(
   let diff = ports + (family === 'IPv6' ? addresses + outer : 0)
   const udp = to.quote.proto === UDP
   const at = quote.l4 + (udp ? 6 : 16)
-  if (at + 2 <= end && !(udp && change.word(at) === 0)) diff += change.follow(at, addresses + ports, udp)
+  const sctp = to.quote.proto === SCTP
+  if (!sctp && at + 2 <= end && !(udp && change.word(at) === 0)) diff += change.follow(at, addresses + ports, udp)
   change.follow(l4 + 2, diff)
   return settled(change)
 }
@@ -245,11 +258,13 @@ function concat(...parts: readonly Uint8Array[]): Uint8Array {
   return whole
 }
 
-/** Whether the transport checksum of a whole TCP or UDP packet is right; undefined where there is none to see. */
+/** Whether the transport checksum of a whole TCP, UDP or SCTP packet is right; undefined where there is none to see. */
 export function checksumIsRight(frame: Uint8Array, { packet, l4, end }: Reading): boolean | undefined {
   const { tuple, fragment, icmp, left, defect } = packet
   if (left || defect || fragment || icmp) return undefined
   const data = frame.subarray(l4, end)
+  if (tuple.proto === SCTP)
+    return new DataView(frame.buffer, frame.byteOffset + l4).getUint32(8, true) === sctpChecksum(data)
   if (tuple.proto === UDP && data[6] === 0 && data[7] === 0) return undefined
   const pseudo = pseudoHeader(wireOf(tuple.src), wireOf(tuple.dst), tuple.proto, data.length)
   return onesSum(pseudo, data) === 0xffff

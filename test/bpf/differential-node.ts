@@ -1,6 +1,6 @@
-import { silentLogger } from '../../src/base/log.js'
 import { dumpMaps, dumpRanges } from '../../src/dataplane/ebpf/adopt.js'
 import { Applier } from '../../src/dataplane/ebpf/applier.js'
+import { PROTOCOL_NUMBERS } from '../../src/dataplane/ebpf/encode.js'
 import type { Filter } from '../../src/dataplane/ebpf/filter.js'
 import { stateOf, sweepFlows, timeoutConstants, walkFlows } from '../../src/dataplane/ebpf/flow-expiry.js'
 import { Grace } from '../../src/dataplane/ebpf/grace.js'
@@ -47,6 +47,8 @@ const FEW_PORTS = [2000, 2015] as const
 const ALL_PORTS = [
   [1024, 29999],
   [61000, 65535],
+  // Last; where a client of SCTP has its own from here, it keeps it.
+  [32768, 60999],
 ] as const
 
 /** What no caller can tell from a packet: where the kernel and the reference differ. */
@@ -174,7 +176,7 @@ export class DifferentialNode {
       const hooks = { now, backendIsUnused: () => true, backendRetired() {} }
       const writer = new KernelWriter(this.#maps)
       this.#filter = writer.filter
-      this.#applier = new Applier(this.#maps.limits, writer, grace, silentLogger, hooks)
+      this.#applier = new Applier(this.#maps.limits, writer, grace, hooks)
       this.#applier.adopt(dumpMaps(this.#maps))
       this.#applier.setOwnAddresses(new Set(ownAddresses))
     } catch (error) {
@@ -296,7 +298,7 @@ export class DifferentialNode {
     }
     const problems: string[] = []
     for (const flow of this.#memory.flows(this.now)) {
-      const proto = flow.protocol === 'TCP' ? 6 : 17
+      const proto = PROTOCOL_NUMBERS[flow.protocol]
       const key = `${proto} ${flow.client} ${flow.clientPort} ${flow.frontend} ${flow.frontendPort}`
       const to = `${flow.source} ${flow.sourcePort} ${flow.backend} ${flow.backendPort}`
       const wanted = flow.states.map(state => `${to} ${state} whole`)

@@ -1,6 +1,8 @@
-import { TCP, type Tuple, UDP } from '../../src/dataplane/memory/packet.js'
+import { PROTOCOL_NUMBERS } from '../../src/dataplane/ebpf/encode.js'
+import { SCTP, TCP, type Tuple, UDP } from '../../src/dataplane/memory/packet.js'
 import { type Address, addressToBytes, familyOf } from '../../src/model/address.js'
 import type { DesiredState, ServicePort } from '../../src/model/desired.js'
+import { sctpChecksum } from './crc32c.js'
 import type { Seen } from './differential-node.js'
 import type { Random } from './differential-random.js'
 import { client } from './differential-state.js'
@@ -89,7 +91,7 @@ function toFrontend(random: Random, desired: DesiredState): Shot {
   const port: ServicePort = random.pick(ports)
   const { address, port: number } = random.pick(port.frontends)
   const family = familyOf(address)
-  const proto = random.once(12) ? random.pick([TCP, UDP]) : port.protocol === 'TCP' ? TCP : UDP
+  const proto = random.once(12) ? random.pick([TCP, UDP, SCTP]) : PROTOCOL_NUMBERS[port.protocol]
   const tuple = {
     src: client(random, family),
     sport: random.once(20) ? number : 40000 + random.below(CLIENT_PORTS),
@@ -206,7 +208,13 @@ function ping(random: Random, desired: DesiredState): Shot {
 function unrelated(random: Random): Shot {
   const family = random.pick(['IPv4', 'IPv6'] as const)
   const [src, dst] = [client(random, family), client(random, family)]
-  const tuple = { src, sport: 1 + random.below(5), dst, dport: random.pick([80, 443]), proto: random.pick([TCP, UDP]) }
+  const tuple = {
+    src,
+    sport: 1 + random.below(5),
+    dst,
+    dport: random.pick([80, 443]),
+    proto: random.pick([TCP, UDP, SCTP]),
+  }
   const frame = build(random, tuple, randomFlags(random))
   if (random.once(6))
     frame.set(
@@ -267,7 +275,7 @@ function fragmented(random: Random, talk: Talk, shot: Shot): Shot {
 }
 
 function isExtension(next: number | undefined): boolean {
-  return next !== TCP && next !== UDP && next !== 58
+  return next !== TCP && next !== UDP && next !== SCTP && next !== 58
 }
 
 /** Bytes overwritten, cut off or added; the headers suffer most. */
@@ -310,6 +318,7 @@ function build(random: Random, tuple: Tuple, flags: number): Uint8Array {
     [1, 1100 + random.below(300)],
   ] as const)
   const payload = random.bytes(Math.min(size, 64))
+  if (tuple.proto === SCTP) return buildSctp(random, tuple, flags, size, payload)
   const tcp = tuple.proto === TCP
   const options = tcp && random.once(6) ? 4 * random.below(4) : 0
   const header = tcp ? 20 + options : 8
@@ -328,16 +337,39 @@ function build(random: Random, tuple: Tuple, flags: number): Uint8Array {
   return network(random, wireOf(tuple.src), wireOf(tuple.dst), tuple.proto, segment, tcp ? 16 : 6)
 }
 
-/** The packet around a segment, its checksum put at `checksumAt`; now and then with options, extension headers, padding. */
+/** A packet with one chunk, which says what `flags` say of TCP. */
+function buildSctp(random: Random, tuple: Tuple, flags: number, size: number, payload: Uint8Array): Uint8Array {
+  const segment = new Uint8Array(16 + size)
+  const view = new DataView(segment.buffer)
+  view.setUint16(0, tuple.sport)
+  view.setUint16(2, tuple.dport)
+  view.setUint32(4, random.next())
+  segment[12] = chunkOf(random, flags)
+  view.setUint16(14, 4 + size)
+  segment.set(payload, 16)
+  // Left to the device, it seems.
+  if (!random.once(12)) view.setUint32(8, random.once(12) ? random.next() : sctpChecksum(segment), true)
+  return network(random, wireOf(tuple.src), wireOf(tuple.dst), SCTP, segment, undefined)
+}
+
+/** The type of a chunk (RFC 9260 3.2). */
+function chunkOf(random: Random, flags: number): number {
+  if (flags & FLAGS.S) return flags & FLAGS.A ? 2 : 1
+  if (flags & FLAGS.R) return random.pick([6, 14])
+  if (flags & FLAGS.F) return random.pick([7, 8])
+  return random.pick([0, 0, 3, 4, 10, 11, 192])
+}
+
+/** The packet around a segment, its checksum put at `checksumAt` if it is not there; now and then with options, extension headers, padding. */
 function network(
   random: Random,
   src: Uint8Array,
   dst: Uint8Array,
   proto: number,
   segment: Uint8Array,
-  checksumAt: number,
+  checksumAt: number | undefined,
 ): Uint8Array {
-  putChecksum(random, src, dst, proto, segment, checksumAt)
+  if (checksumAt !== undefined) putChecksum(random, src, dst, proto, segment, checksumAt)
   const v4 = src.length === 4
   const between = random.once(10)
     ? v4

@@ -1,11 +1,20 @@
-import { type Defect, type Icmp, type Packet, TCP, type Tuple, UDP } from '../../src/dataplane/memory/packet.js'
+import {
+  type Defect,
+  type Icmp,
+  type Packet,
+  SCTP,
+  TCP,
+  TcpFlag,
+  type Tuple,
+  UDP,
+} from '../../src/dataplane/memory/packet.js'
 import { type Address, addressFromBytes } from '../../src/model/address.js'
 import { DEVICE_MAC, ETH_LENGTH } from './packet.js'
 
 /** What the bytes of a frame say: the reference's packet, and where its parts are. */
 export interface Reading {
   readonly packet: Packet
-  /** Offset of the TCP, UDP or ICMP header; 0 when it was not found, and in a later fragment. */
+  /** Offset of the TCP, UDP, SCTP or ICMP header; 0 when it was not found, and in a later fragment. */
   readonly l4: number
   /** Offset behind the IP packet. */
   readonly end: number
@@ -14,6 +23,8 @@ export interface Reading {
 }
 
 const ICMP = { IPv4: 1, IPv6: 58 } as const
+/** Bytes of a header that has to be there; of SCTP with that of its first chunk. */
+const HEADERS: Readonly<Record<number, number>> = { [TCP]: 20, [UDP]: 8, [SCTP]: 16 }
 /** IPv6 extension headers that are walked (RFC 8200, RFC 4302). */
 const HOP_BY_HOP = 0
 const ROUTING = 43
@@ -80,7 +91,7 @@ function readIpv4(r: Reader): Packet['left'] {
   if (r.frame.length < ip + 20 || r.byte(ip) >> 4 !== 4) return 'malformed'
   if (header < 20 || total < header || ip + total > r.frame.length) return 'malformed'
   const proto = r.byte(ip + 9)
-  if (proto !== TCP && proto !== UDP && proto !== ICMP.IPv4) return 'not_handled'
+  if (!(proto in HEADERS) && proto !== ICMP.IPv4) return 'not_handled'
   r.tuple = { src: ipv4At(r.frame, ip + 12), sport: 0, dst: ipv4At(r.frame, ip + 16), dport: 0, proto }
   r.ttl = r.byte(ip + 8)
   r.end = ip + total
@@ -116,7 +127,7 @@ function readIpv6(r: Reader): Packet['left'] {
   r.end = ip + 40 + r.word(ip + 4)
   if (r.end > r.frame.length) return 'malformed'
   const next = r.byte(ip + 6)
-  if (next !== TCP && next !== UDP && next !== ICMP.IPv6 && !EXTENSIONS.includes(next)) return 'not_handled'
+  if (!(next in HEADERS) && next !== ICMP.IPv6 && !EXTENSIONS.includes(next)) return 'not_handled'
   // IPv4-mapped addresses are no IPv6 packet's.
   if (isMapped(r.frame, ip + 8) || isMapped(r.frame, ip + 24)) return 'not_handled'
   r.tuple = { src: ipv6At(r.frame, ip + 8), sport: 0, dst: ipv6At(r.frame, ip + 24), dport: 0, proto: next }
@@ -154,7 +165,7 @@ function walkExtensions(r: Reader, from: number, first: number): Packet['left'] 
     }
   }
   r.tuple = { ...r.tuple, proto: next }
-  if (next !== TCP && next !== UDP && next !== ICMP.IPv6) return 'not_handled'
+  if (!(next in HEADERS) && next !== ICMP.IPv6) return 'not_handled'
   return readRest(r, at)
 }
 
@@ -166,10 +177,11 @@ function readRest(r: Reader, at: number): Packet['left'] {
     r.icmp = readIcmp(r)
     return undefined
   }
-  if (proto !== TCP && proto !== UDP) return 'not_handled'
+  const header = HEADERS[proto]
+  if (header === undefined) return 'not_handled'
   if (r.fragment && r.fragment.offset > 0) return undefined
   r.l4 = at
-  if (at + (proto === TCP ? 20 : 8) > r.end) {
+  if (at + header > r.end) {
     // The ports may be there and the rest not: one piece would be judged, another translated (RFC 1858).
     if (!r.fragment || at + 4 > r.end) return r.broken('malformed')
     readPorts(r)
@@ -177,6 +189,7 @@ function readRest(r: Reader, at: number): Packet['left'] {
     return undefined
   }
   readPorts(r)
+  if (proto === SCTP) return readSctp(r, at)
   return proto === TCP ? readTcp(r, at) : readUdp(r, at)
 }
 
@@ -195,6 +208,21 @@ function readUdp(r: Reader, at: number): Packet['left'] {
   const tooShort = length < 8 && (r.family === 'IPv4' || length > 0)
   if (tooShort || (!r.fragment && at + length > r.end)) r.defect = 'malformed'
   if (r.family === 'IPv6' && r.word(at + 6) === 0) r.defect = 'malformed'
+  return undefined
+}
+
+/** Types of chunks (RFC 9260 3.2) in the words of TCP. */
+const CHUNKS: Readonly<Record<number, number>> = {
+  1: TcpFlag.SYN,
+  2: TcpFlag.SYN | TcpFlag.ACK,
+  6: TcpFlag.RST,
+  7: TcpFlag.FIN,
+  8: TcpFlag.FIN,
+  14: TcpFlag.RST,
+}
+
+function readSctp(r: Reader, at: number): Packet['left'] {
+  r.tcpFlags = CHUNKS[r.byte(at + 12)] ?? TcpFlag.ACK
   return undefined
 }
 
@@ -220,7 +248,7 @@ function readQuote(r: Reader): Icmp {
   if (header < 20) return left('malformed')
   if (v4 && r.word(ip + 6) & 0x1fff) return left('fragment')
   const proto = r.byte(ip + (v4 ? 9 : 6))
-  if (proto !== TCP && proto !== UDP) return left('not_handled')
+  if (!(proto in HEADERS)) return left('not_handled')
   const l4 = ip + header
   if (l4 + 8 > r.end) return left('malformed')
   r.quote = { ip, l4 }

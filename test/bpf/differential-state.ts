@@ -144,7 +144,7 @@ function service(random: Random, name: string): SourceEvent {
     [`172.30.0.${at + 1}`, `2001:db8:30::${at + 1}`],
   ]) as Address[]
   const all = [...EXTERNAL.IPv4, ...EXTERNAL.IPv6]
-  const protocols = random.once(8) ? (['SCTP'] as const) : random.pick([['TCP'], ['UDP'], ['TCP', 'UDP']] as const)
+  const protocols = random.pick([['TCP'], ['UDP'], ['TCP', 'UDP'], ['SCTP']] as const)
   const ports = protocols.flatMap((protocol, i) => {
     const port = random.pick(SERVICE_PORTS)
     return [
@@ -186,7 +186,7 @@ function slices(random: Random, name: string): SourceEvent[] {
       family,
       ...(weight && { weight }),
       endpoints: endpoints(random, family),
-      ports: (['TCP', 'UDP'] as const).map(protocol => ({
+      ports: (['TCP', 'UDP', 'SCTP'] as const).map(protocol => ({
         name: protocol.toLowerCase(),
         protocol,
         port: random.pick([8080, 8080, 9090]),

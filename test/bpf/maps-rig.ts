@@ -1,4 +1,3 @@
-import { silentLogger } from '../../src/base/log.js'
 import { dumpMaps } from '../../src/dataplane/ebpf/adopt.js'
 import { Applier } from '../../src/dataplane/ebpf/applier.js'
 import { Grace } from '../../src/dataplane/ebpf/grace.js'
@@ -61,7 +60,7 @@ export function startProcess(maps: KernelMaps, clock: FakeClock, refuses: Refuse
   const errors: unknown[] = []
   const grace = new Grace(clock, error => errors.push(error))
   const hooks = { now: () => clock.monotonic(), backendIsUnused: () => true, backendRetired() {} }
-  const applier = new Applier(LIMITS, writerThat(maps, refuses), grace, silentLogger, hooks)
+  const applier = new Applier(LIMITS, writerThat(maps, refuses), grace, hooks)
   applier.adopt(dumpMaps(maps))
   return { applier, grace }
 }

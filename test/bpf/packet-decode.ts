@@ -1,14 +1,15 @@
 import { addressFromBytes, formatEndpoint } from '../../src/model/address.js'
-import { ETH_LENGTH, onesSum, PROTO_TCP, PROTO_UDP, pseudoHeader } from './packet.js'
+import { sctpChecksum } from './crc32c.js'
+import { CHUNKS, ETH_LENGTH, onesSum, PROTO_SCTP, PROTO_TCP, PROTO_UDP, pseudoHeader } from './packet.js'
 
 /** What a test wants to know of a packet. */
 export interface DecodedPacket {
-  readonly proto: 'TCP' | 'UDP'
+  readonly proto: 'TCP' | 'UDP' | 'SCTP'
   /** `192.0.2.1:80`, `[2001:db8::1]:80` */
   readonly from: string
   readonly to: string
   readonly ttl: number
-  /** Letters of FSRPAU; empty for UDP. */
+  /** Letters of FSRPAU; empty for UDP. The first chunk of SCTP by its name. */
   readonly flags: string
   /** Whether the IPv4 header's and the transport checksum are right; none: a UDP checksum of zero. */
   readonly checksums: { readonly ip: 'ok' | 'wrong' | 'absent'; readonly transport: 'ok' | 'wrong' | 'none' }
@@ -19,7 +20,7 @@ export interface DecodedPacket {
   readonly untouched: string
 }
 
-/** Decodes an Ethernet frame with TCP or UDP directly in IPv4 or IPv6; throws for anything else. */
+/** Decodes an Ethernet frame with TCP, UDP or SCTP directly in IPv4 or IPv6; throws for anything else. */
 export function decode(frame: Uint8Array): DecodedPacket {
   const type = viewOf(frame).getUint16(12)
   const ip = frame.subarray(ETH_LENGTH)
@@ -75,7 +76,8 @@ interface NetworkLayer {
 
 function decodeTransport(network: NetworkLayer): DecodedPacket {
   const { transport, proto } = network
-  if (proto !== PROTO_TCP && proto !== PROTO_UDP) throw new Error(`neither TCP nor UDP: protocol ${proto}`)
+  if (proto === PROTO_SCTP) return decodeSctp(network)
+  if (proto !== PROTO_TCP && proto !== PROTO_UDP) throw new Error(`neither TCP, UDP nor SCTP: protocol ${proto}`)
   const view = viewOf(transport)
   const checksumAt = proto === PROTO_TCP ? 16 : 6
   const transportChecksum = view.getUint16(checksumAt)
@@ -93,6 +95,25 @@ function decodeTransport(network: NetworkLayer): DecodedPacket {
     transportChecksum,
     ipOptions: network.ipOptions,
     untouched: Buffer.concat([network.header, rest]).toString('hex'),
+  }
+}
+
+function decodeSctp({ transport, header, src, dst, ttl, ip, ipOptions }: NetworkLayer): DecodedPacket {
+  const view = viewOf(transport)
+  const transportChecksum = view.getUint32(8, true)
+  const right = transportChecksum === sctpChecksum(transport)
+  const rest = Uint8Array.from(transport)
+  rest.fill(0, 0, 4).fill(0, 8, 12)
+  return {
+    proto: 'SCTP',
+    from: formatEndpoint(textOf(src), view.getUint16(0)),
+    to: formatEndpoint(textOf(dst), view.getUint16(2)),
+    ttl,
+    flags: Object.entries(CHUNKS).find(([, type]) => type === transport[12])?.[0] ?? String(transport[12]),
+    checksums: { ip, transport: right ? 'ok' : 'wrong' },
+    transportChecksum,
+    ipOptions,
+    untouched: Buffer.concat([header, rest]).toString('hex'),
   }
 }
 

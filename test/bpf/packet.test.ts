@@ -93,6 +93,6 @@ describe('decode', () => {
   })
 
   test('throws for other protocols', () => {
-    expect(() => decode(otherProtocol('192.0.2.1:0', '192.0.2.2:0', 1))).toThrow('neither TCP nor UDP')
+    expect(() => decode(otherProtocol('192.0.2.1:0', '192.0.2.2:0', 1))).toThrow('neither TCP, UDP nor SCTP')
   })
 })

@@ -1,4 +1,5 @@
 import { addressToBytes, familyOf, parseAddress } from '../../src/model/address.js'
+import { crc32c } from './crc32c.js'
 
 /**
  * Packets as bytes. Endpoints are written `192.0.2.1:80` and `[2001:db8::1]:80`; the
@@ -12,7 +13,7 @@ export interface PacketOptions {
   readonly ipOptions?: Uint8Array
   /** TCP options; the length must be a multiple of 4, 40 at most. */
   readonly tcpOptions?: Uint8Array
-  /** zero: none (UDP). wrong: one more than right. */
+  /** zero: none (UDP), or left to the device (SCTP). wrong: one more than right. */
   readonly checksum?: 'zero' | 'wrong'
   /** IPv4: this is a fragment; offset in bytes, a multiple of 8. */
   readonly fragment?: { readonly offset: number; readonly more: boolean }
@@ -25,6 +26,7 @@ export interface PacketOptions {
 
 export const PROTO_TCP = 6
 export const PROTO_UDP = 17
+export const PROTO_SCTP = 132
 export const ETH_LENGTH = 14
 /** The address of every test device. */
 export const DEVICE_MAC = '02:00:00:00:00:01'
@@ -58,6 +60,63 @@ export function udp(from: string, to: string, options: PacketOptions = {}): Uint
   view.setUint16(4, datagram.length)
   datagram.set(payload, 8)
   return network(from, to, PROTO_UDP, datagram, 6, options)
+}
+
+/** Types of SCTP chunks (RFC 9260 3.2). */
+export const CHUNKS = {
+  DATA: 0,
+  INIT: 1,
+  'INIT ACK': 2,
+  SACK: 3,
+  ABORT: 6,
+  SHUTDOWN: 7,
+  'SHUTDOWN ACK': 8,
+  'COOKIE ECHO': 10,
+  'COOKIE ACK': 11,
+  'SHUTDOWN COMPLETE': 14,
+} as const
+
+export type Chunk = keyof typeof CHUNKS
+
+/** An SCTP packet with one chunk, whose value is the payload. */
+export function sctp(from: string, to: string, chunk: Chunk, options: PacketOptions = {}): Uint8Array {
+  const payload = options.payload ?? new Uint8Array(chunk === 'INIT' || chunk === 'INIT ACK' ? 16 : 0)
+  const padded = Math.ceil(payload.length / 4) * 4
+  const packet = new Uint8Array(16 + padded)
+  const view = new DataView(packet.buffer)
+  view.setUint16(0, parseEndpoint(from).port)
+  view.setUint16(2, parseEndpoint(to).port)
+  view.setUint32(4, chunk === 'INIT' ? 0 : 0xdecade05)
+  packet[12] = CHUNKS[chunk]
+  view.setUint16(14, 4 + payload.length)
+  packet.set(payload, 16)
+  if (options.checksum !== 'zero') {
+    const right = crc32c(packet)
+    view.setUint32(8, options.checksum === 'wrong' ? right ^ 1 : right, true)
+  }
+  return network(from, to, PROTO_SCTP, packet, undefined, options)
+}
+
+/** A chunk that says of an association what these flags say of a connection. */
+const CHUNK_OF_FLAGS: Readonly<Record<string, Chunk>> = {
+  S: 'INIT',
+  SA: 'INIT ACK',
+  R: 'ABORT',
+  RA: 'ABORT',
+  FA: 'SHUTDOWN',
+  F: 'SHUTDOWN',
+}
+
+/** A packet of any of the three protocols; `flags` as {@link tcp} has them, or what is like them in SCTP. */
+export function segment(
+  proto: 'TCP' | 'UDP' | 'SCTP',
+  from: string,
+  to: string,
+  flags: string,
+  options: PacketOptions = {},
+): Uint8Array {
+  if (proto === 'TCP') return tcp(from, to, flags, options)
+  return proto === 'UDP' ? udp(from, to, options) : sctp(from, to, CHUNK_OF_FLAGS[flags] ?? 'DATA', options)
 }
 
 /** A packet of another protocol over IP; the endpoints' ports are not used. */

@@ -1,4 +1,4 @@
-import { frontendKey, sourceRangeKeyBytes } from '../../src/dataplane/ebpf/encode.js'
+import { frontendKey, PROTOCOL_NUMBERS, sourceRangeKeyBytes } from '../../src/dataplane/ebpf/encode.js'
 import { filterBitOfFrontend } from '../../src/dataplane/ebpf/filter.js'
 import { fromBytes, type MapLayout, toBytes, u32 } from '../../src/ebpf/codec.js'
 import {
@@ -17,11 +17,12 @@ import {
 import type { BpfObject } from '../../src/ebpf/native.js'
 import { addressFromBytes, addressToBytes, formatEndpoint, parseAddress } from '../../src/model/address.js'
 import { parseCidr } from '../../src/model/cidr.js'
-import { PROTO_TCP, PROTO_UDP, parseEndpoint } from './packet.js'
+import type { Protocol } from '../../src/model/desired.js'
+import { parseEndpoint } from './packet.js'
 
 /** One Service port as a test writes it; endpoints as in `packet.ts`. */
 export interface ServiceSpec {
-  readonly proto: 'TCP' | 'UDP'
+  readonly proto: Protocol
   readonly frontends: readonly {
     readonly at: string
     readonly kind?: FrontendKind
@@ -87,8 +88,11 @@ export class TestServices {
     for (const { at, kind, ownAddress, loopback } of spec.frontends) {
       const { address, port } = parseEndpoint(at)
       const flags = (ownAddress ? FrontendFlag.OWN_ADDRESS : 0) | (loopback ? FrontendFlag.LOOPBACK : 0)
-      const proto = spec.proto === 'TCP' ? PROTO_TCP : PROTO_UDP
-      this.#putFrontend(address, port, proto, { service: index, kind: kind ?? FrontendKind.NODE_PORT, flags })
+      this.#putFrontend(address, port, PROTOCOL_NUMBERS[spec.proto], {
+        service: index,
+        kind: kind ?? FrontendKind.NODE_PORT,
+        flags,
+      })
       this.#putFrontend(address, 0, 0, { service: 0, kind: FrontendKind.ADDRESS, flags })
     }
     return handle
@@ -120,10 +124,10 @@ export class TestServices {
   }
 
   /** A frontend whose service was never written. */
-  addBrokenFrontend(at: string, proto: 'TCP' | 'UDP', service: number): void {
+  addBrokenFrontend(at: string, proto: Protocol, service: number): void {
     const { address, port } = parseEndpoint(at)
     const value = { service, kind: FrontendKind.NODE_PORT, flags: 0 }
-    this.#putFrontend(address, port, proto === 'TCP' ? PROTO_TCP : PROTO_UDP, value)
+    this.#putFrontend(address, port, PROTOCOL_NUMBERS[proto], value)
   }
 
   /** `mac`: the device gets frames for it; XDP serves it and sends by it. */

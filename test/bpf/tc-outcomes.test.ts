@@ -25,7 +25,7 @@ const LEFT_ALONE: { name: string; outcome: string; frame: Uint8Array }[] = [
   { name: 'in-line VLAN', outcome: 'not_handled', frame: Uint8Array.from(syn4).fill(0x81, 12, 13).fill(0, 13, 14) },
   { name: 'ICMP', outcome: 'not_handled', frame: otherProtocol(...V4, 1) },
   { name: 'ICMPv6', outcome: 'not_handled', frame: otherProtocol(...V6, 58) },
-  { name: 'SCTP', outcome: 'not_handled', frame: otherProtocol(...V4, 132) },
+  { name: 'GRE', outcome: 'not_handled', frame: otherProtocol(...V4, 47) },
   {
     name: 'IPv4-mapped destination on the wire of IPv6',
     outcome: 'not_handled',

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { FrontendKind } from '../../src/ebpf/generated/layouts.js'
-import { ETH_LENGTH, macBytes, onesSum, type PacketOptions, tcp, udp, wireAddress } from './packet.js'
+import type { Protocol } from '../../src/model/desired.js'
+import { ETH_LENGTH, macBytes, onesSum, type PacketOptions, segment, wireAddress } from './packet.js'
 import { decode } from './packet-decode.js'
 import { missing, putXdpInFront, type Step, TcNode } from './tc-node.js'
 
@@ -32,14 +33,14 @@ const CASES = (
       ranges: ['2001:db8:e::/64'],
     },
   ] as const
-).flatMap(at => (['TCP', 'UDP'] as const).map(proto => ({ family: at.family, proto, at })))
+).flatMap(at => (['TCP', 'UDP', 'SCTP'] as const).map(proto => ({ family: at.family, proto, at })))
 
 const ROUTER = macBytes('02:00:00:00:00:fe')
 const NEXT_NODE = macBytes('02:00:00:00:00:02')
 const payload = new TextEncoder().encode('an odd number of bytes.')
 
-function packet(proto: 'TCP' | 'UDP', from: string, to: string, flags = 'S', options: PacketOptions = {}): Uint8Array {
-  return proto === 'TCP' ? tcp(from, to, flags, options) : udp(from, to, options)
+function packet(proto: Protocol, from: string, to: string, flags = 'S', options: PacketOptions = {}): Uint8Array {
+  return segment(proto, from, to, flags, options)
 }
 
 /** The receiver's answer. */
@@ -48,11 +49,12 @@ function answer(step: Step, flags = 'SA'): Uint8Array {
   return packet(proto, to, from, flags, { payload })
 }
 
-/** The frame as a socket behind a veth sends it: the checksum field holds the pseudo header's sum alone. */
+/** The frame as a socket behind a veth sends it: the checksum field holds the pseudo header's sum alone, of SCTP nothing. */
 function unfinished(frame: Uint8Array): Uint8Array {
   const { proto, from, to } = decode(frame)
   const copy = Uint8Array.from(frame)
   const l4 = frame[12] === 0x08 ? ETH_LENGTH + 20 : ETH_LENGTH + 40
+  if (proto === 'SCTP') return copy.fill(0, l4 + 8, l4 + 12)
   const address = (endpoint: string) => wireAddress(endpoint.replace(/:\d+$/, '').replace(/[[\]]/g, ''))
   const rest = Uint8Array.of(0, proto === 'TCP' ? 6 : 17, (frame.length - l4) >> 8, (frame.length - l4) & 0xff)
   const sum = onesSum(address(from), address(to), rest)

@@ -1,9 +1,7 @@
-import type { Logger } from '../../base/log.js'
 import type { Address } from '../../model/address.js'
 import type { DesiredState, ServicePort } from '../../model/desired.js'
 import type { ApplyReport, ServiceStatus } from '../dataplane.js'
 import { type Adoption, adopt, type KernelDump } from './adopt.js'
-import { PROTOCOL_NUMBERS } from './encode.js'
 import type { Grace } from './grace.js'
 import type { Limits } from './kernel-maps.js'
 import type { KernelWriter } from './kernel-writer.js'
@@ -17,18 +15,15 @@ import { READERS_MS, ServiceTable, type TableHooks } from './service-table.js'
 export class Applier {
   readonly #writer: KernelWriter
   readonly #grace: Grace
-  readonly #logger: Logger
   readonly #hooks: TableHooks
   readonly #table: ServiceTable
-  readonly #unsupported = new Set<string>()
   /** What an earlier run left and nobody claims; goes with the first pruning. */
   #orphans: Adoption['orphans'] | undefined
   #pruned = false
 
-  constructor(limits: Limits, writer: KernelWriter, grace: Grace, logger: Logger, hooks: TableHooks) {
+  constructor(limits: Limits, writer: KernelWriter, grace: Grace, hooks: TableHooks) {
     this.#writer = writer
     this.#grace = grace
-    this.#logger = logger
     this.#hooks = hooks
     this.#table = new ServiceTable(limits, writer, grace, hooks)
   }
@@ -65,7 +60,7 @@ export class Applier {
     const everything = changed === undefined || (prune && !this.#pruned)
     const ids = everything ? new Set([...desired.services.keys(), ...this.#table.services.keys()]) : changed
     const present = [...ids].flatMap(id => desired.services.get(id) ?? [])
-    const wanted = present.filter(port => this.#supports(port) && (prune || !this.#isHeldBack(port)))
+    const wanted = present.filter(port => prune || !this.#isHeldBack(port))
     // Make before break: a frontend that moves from one Service port to another never goes away.
     const { podNetworks = [] } = desired
     attempt('', () => this.#table.growPodNetworks(podNetworks))
@@ -95,15 +90,6 @@ export class Applier {
   /** Adopted and not compared yet: half a list from the source must not replace it. */
   #isHeldBack(port: ServicePort): boolean {
     return this.#table.services.get(port.id)?.revision === 0
-  }
-
-  #supports(port: ServicePort): boolean {
-    if (PROTOCOL_NUMBERS[port.protocol] !== undefined) return true
-    if (!this.#unsupported.has(port.id)) {
-      this.#unsupported.add(port.id)
-      this.#logger.warn('protocol is not served by this dataplane', { service: port.id })
-    }
-    return false
   }
 
   #removeOrphans(): void {

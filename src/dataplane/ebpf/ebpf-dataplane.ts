@@ -136,7 +136,7 @@ export class EbpfDataplane implements Dataplane {
     const devices = new DeviceLinks(native, this.#pins, loaded.programs, maps.handles.devices, xdpLinks, logger, clsact)
     const stale = new StaleSockets(maps, links, logger)
     const writer = new KernelWriter(maps)
-    const applier = new Applier(maps.limits, writer, grace, logger, {
+    const applier = new Applier(maps.limits, writer, grace, {
       now: () => clock.monotonic(),
       backendIsUnused: index => stale.live(index) === 0,
       backendRetired: index => stale.watch(index),

@@ -34,11 +34,12 @@ const SCHEDULERS: Readonly<Record<model.Scheduler, number>> = {
 const SCHEDULER_NAMES = new Map(Object.entries(SCHEDULERS).map(([name, value]) => [value, name as model.Scheduler]))
 
 /** IANA protocol numbers of what the dataplane translates. */
-export const PROTOCOL_NUMBERS: Readonly<Partial<Record<model.Protocol, number>>> = { TCP: 6, UDP: 17 }
+export const PROTOCOL_NUMBERS: Readonly<Record<model.Protocol, number>> = { TCP: 6, UDP: 17, SCTP: 132 }
+const PROTOCOL_NAMES = new Map(Object.entries(PROTOCOL_NUMBERS).map(([name, value]) => [value, name as model.Protocol]))
 
 /** The inverse of {@link PROTOCOL_NUMBERS}; undefined for a number we never write. */
 export function protocolName(number: number): model.Protocol | undefined {
-  return number === 6 ? 'TCP' : number === 17 ? 'UDP' : undefined
+  return PROTOCOL_NAMES.get(number)
 }
 
 /** `port` and `proto` are 0 for the entry that says "this address is a Service's". */

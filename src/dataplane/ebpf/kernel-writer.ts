@@ -40,13 +40,13 @@ export class KernelWriter {
   }
 
   putFrontend(owner: AppliedService, frontend: AppliedFrontend): void {
-    const proto = PROTOCOL_NUMBERS[owner.protocol] ?? 0
+    const proto = PROTOCOL_NUMBERS[owner.protocol]
     const key = frontendKey(frontend.address, frontend.port, proto)
     this.#update(frontend.address, frontend.port, key, frontendValue(owner.index, frontend.kind, frontend.address))
   }
 
   deleteFrontend(owner: AppliedService, frontend: AppliedFrontend): void {
-    const proto = PROTOCOL_NUMBERS[owner.protocol] ?? 0
+    const proto = PROTOCOL_NUMBERS[owner.protocol]
     this.deleteFrontendKey(frontend.address, frontendKey(frontend.address, frontend.port, proto))
   }
 
@@ -68,7 +68,7 @@ export class KernelWriter {
       namespace: port.namespace,
       name: port.name,
       port: port.portName,
-      proto: PROTOCOL_NUMBERS[port.protocol] ?? 0,
+      proto: PROTOCOL_NUMBERS[port.protocol],
       family: port.family === 'IPv4' ? 4 : 6,
     })
     this.#maps.handles.svcNames.update(toBytes(u32, index), value)

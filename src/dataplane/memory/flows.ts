@@ -1,5 +1,5 @@
 import type { MemoryTimeouts } from './node.js'
-import { exchanged, isPureSyn, type Packet, TCP, TcpFlag, type Tuple, tupleKey, UDP } from './packet.js'
+import { exchanged, hasConnections, isPureSyn, type Packet, TcpFlag, type Tuple, tupleKey, UDP } from './packet.js'
 import type { MemoryBackend, MemoryService } from './services.js'
 
 export type FlowState = 'opening' | 'established' | 'half-closed' | 'closed'
@@ -145,25 +145,26 @@ function yields(history: History): boolean {
  * Undefined: that depends on which history is the true one.
  */
 export function choosesAgain(flow: MemoryFlow, packet: Pick<Packet, 'tcpFlags'>, isOver: boolean): boolean | undefined {
-  if (flow.dialled.proto === TCP && !isPureSyn(packet)) return false
+  const connected = hasConnections(flow.dialled.proto)
+  if (connected && !isPureSyn(packet)) return false
   if (flow.backend.removed || isOver) return true
-  if (flow.dialled.proto !== TCP) return false
+  if (!connected) return false
   const over = flow.histories.map(({ client, answers }) => client.fin || client.rst || answers.fin || answers.rst)
   return over.every(each => each === over[0]) ? over[0] : undefined
 }
 
 /** What a packet of a flow changes of what is known of it; `anew`: it may have been opened again by this packet. */
 export function follow({ flow, direction }: Half, packet: Pick<Packet, 'tcpFlags'>, now: number, anew: boolean): void {
-  const tcp = flow.dialled.proto === TCP
+  const connected = hasConnections(flow.dialled.proto)
   flow.seen = now
   flow.histories = distinct([
-    ...flow.histories.map(history => heard(history, direction, packet.tcpFlags, tcp)),
+    ...flow.histories.map(history => heard(history, direction, packet.tcpFlags, connected)),
     ...(anew ? [OPENED] : []),
   ])
 }
 
-function heard(history: History, direction: Half['direction'], tcpFlags: number, tcp: boolean): History {
-  if (tcp && opensStill(history, direction, tcpFlags)) return history
+function heard(history: History, direction: Half['direction'], tcpFlags: number, connected: boolean): History {
+  if (connected && opensStill(history, direction, tcpFlags)) return history
   const forward = direction === 'forward'
   const before = forward ? history.client : history.answers
   const rst = (tcpFlags & TcpFlag.RST) !== 0

@@ -3,14 +3,14 @@ import { type Answer, drop, type PortChoice, pass } from './answer.js'
 import { chooseBackend, isBoundToNode } from './choice.js'
 import { type MemoryFlow, newFlow } from './flows.js'
 import { deviceAddress, isNoClient } from './node.js'
-import { exchanged, isPureSyn, TCP, type Tuple } from './packet.js'
+import { exchanged, hasConnections, isPureSyn, SCTP, type Tuple } from './packet.js'
 import { refuse } from './refuse.js'
 import type { MemoryBackend, MemoryFrontend } from './services.js'
 import type { Sighting, State, Step } from './state.js'
 import { wayTo } from './way.js'
 
 /**
- * The answers to a TCP or UDP packet that is of no flow. `gone` is one that has ended by
+ * The answers to a TCP, UDP or SCTP packet that is of no flow. `gone` is one that has ended by
  * this packet: what it held is free.
  */
 export function open(state: State, sighting: Sighting, gone?: MemoryFlow): readonly Step[] {
@@ -18,7 +18,9 @@ export function open(state: State, sighting: Sighting, gone?: MemoryFlow): reado
   const { src, dst, dport, proto } = packet.tuple
   const frontend = state.services.frontend(dst, dport, proto)
   // It may be of a connection from before us, which netfilter translates.
-  if (proto === TCP && !isPureSyn(packet)) return [pass(frontend ? 'unknown_flow' : 'not_service')]
+  if (hasConnections(proto) && !isPureSyn(packet)) return [pass(frontend ? 'unknown_flow' : 'not_service')]
+  // An INIT is small; in fragments its ports could not be changed.
+  if (proto === SCTP && packet.fragment) return [frontend ? drop('bad_fragment') : pass('not_service')]
   if (!frontend) return [withoutFrontend(state, sighting)]
   if (isLoopback(frontend)) return [pass('not_service')]
   if (isForged(state, sighting)) return [drop('martian')]

@@ -7,8 +7,13 @@ import type { Address } from '../../model/address.js'
 
 export const TCP = 6
 export const UDP = 17
+export const SCTP = 132
 
-/** Bits of {@link Packet.tcpFlags}, as on the wire (RFC 9293 3.1). */
+/**
+ * Bits of {@link Packet.tcpFlags}, as on the wire (RFC 9293 3.1). The first chunk of an SCTP
+ * packet is said in them: INIT is SYN, INIT ACK both, SHUTDOWN and its ACK are FIN, ABORT and
+ * SHUTDOWN COMPLETE are RST, and every other one is ACK.
+ */
 export const TcpFlag = { FIN: 0x01, SYN: 0x02, RST: 0x04, ACK: 0x10 } as const
 
 /** Addresses and ports of a packet; ports are 0 where it has none (ICMP). */
@@ -56,7 +61,7 @@ export interface Packet {
   readonly size: number
   /** Bytes of the whole frame. */
   readonly frameSize: number
-  /** {@link TcpFlag}; 0 unless it is TCP with a header. */
+  /** {@link TcpFlag}; 0 unless it is TCP or SCTP with a header. */
   readonly tcpFlags: number
   /** Unset = a whole datagram. */
   readonly fragment: Fragment | undefined
@@ -75,6 +80,11 @@ export function exchanged({ src, sport, dst, dport, proto }: Tuple): Tuple {
 /** A key for maps: equal tuples, equal texts. */
 export function tupleKey({ src, sport, dst, dport, proto }: Tuple): string {
   return `${proto} ${src} ${sport} ${dst} ${dport}`
+}
+
+/** Whether packets say where a connection, or an association, begins and ends. */
+export function hasConnections(proto: number): boolean {
+  return proto === TCP || proto === SCTP
 }
 
 /** A SYN that opens a connection: not the answer to one, and nothing that ends one. */

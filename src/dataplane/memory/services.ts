@@ -1,7 +1,7 @@
 import type { Address } from '../../model/address.js'
 import { type Cidr, cidrHas } from '../../model/cidr.js'
 import type { Backend, DesiredState, FrontendKind, Protocol, ServicePort } from '../../model/desired.js'
-import { TCP, UDP } from './packet.js'
+import { SCTP, TCP, UDP } from './packet.js'
 
 /** A backend of one Service port, from when it came until it is removed. */
 export interface MemoryBackend {
@@ -28,8 +28,8 @@ export interface MemoryFrontend {
   readonly address: Address
 }
 
-/** IANA numbers of the protocols that are served. */
-const PROTOCOLS: Readonly<Record<Protocol, number | undefined>> = { TCP, UDP, SCTP: undefined }
+/** IANA numbers. */
+const PROTOCOLS: Readonly<Record<Protocol, number>> = { TCP, UDP, SCTP }
 
 /** The Service ports that are served, and who leads to them. */
 export class MemoryServices {
@@ -50,7 +50,7 @@ export class MemoryServices {
 
   /** prune = what is not desired goes; else it stays. */
   apply({ services, podNetworks = [] }: DesiredState, prune: boolean): void {
-    for (const port of services.values()) if (PROTOCOLS[port.protocol] !== undefined) this.#put(port)
+    for (const port of services.values()) this.#put(port)
     for (const [id, service] of prune ? this.#services : []) {
       if (services.has(id)) continue
       for (const backend of service.backends.values()) backend.removed = true

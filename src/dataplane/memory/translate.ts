@@ -1,6 +1,6 @@
-import { type Answer, after, pass, type Side } from './answer.js'
+import { type Answer, after, drop, pass, type Side } from './answer.js'
 import { choosesAgain, follow, type Half, type MemoryFlow } from './flows.js'
-import { exchanged, isPureSyn, TCP, type Tuple } from './packet.js'
+import { exchanged, hasConnections, isPureSyn, type Packet, SCTP, type Tuple } from './packet.js'
 import { refuse } from './refuse.js'
 import type { Sighting, State, Step } from './state.js'
 import { wayTo } from './way.js'
@@ -42,7 +42,7 @@ function knownFlow(state: State, sighting: Sighting, half: Half, doubt: boolean)
   const { packet, side, now } = sighting
   if (side !== sideOf(half)) return pass('not_service')
   // A packet that can open one may have done so, and looks the same.
-  const anew = doubt && half.direction === 'forward' && (half.flow.dialled.proto !== TCP || isPureSyn(packet))
+  const anew = doubt && half.direction === 'forward' && (!hasConnections(half.flow.dialled.proto) || isPureSyn(packet))
   // Also of a packet that gets no further: its sender has said it.
   return { ...after(() => follow(half, packet, now, anew), translated(state, sighting, half)), served: true }
 }
@@ -51,8 +51,18 @@ function translated(state: State, sighting: Sighting, half: Half): Answer {
   const { flow, direction } = half
   const to = becomesOf(half)
   const outcome = direction === 'reply' ? 'replied' : flow.local ? 'delivered' : 'forwarded'
-  if (flow.local) return { outcome, verdict: 'next', becomes: { kind: 'translated', to, routed: false } }
+  if (flow.local) {
+    if (cannotFollow(sighting.packet, to)) return drop('bad_fragment')
+    return { outcome, verdict: 'next', becomes: { kind: 'translated', to, routed: false } }
+  }
   const way = wayTo(state, to.dst, sighting.packet)
   if ('refusal' in way) return refuse(state, sighting, way.refusal, 'mtu' in way ? way.mtu : 0)
+  if (cannotFollow(sighting.packet, to)) return drop('bad_fragment')
   return { outcome, verdict: 'redirect', becomes: { kind: 'translated', to, routed: true } }
+}
+
+/** The checksum of SCTP covers ports, and what a change does to it depends on a length that a first fragment does not tell. */
+function cannotFollow({ tuple, fragment }: Packet, to: Tuple): boolean {
+  const portsChange = tuple.sport !== to.sport || tuple.dport !== to.dport
+  return tuple.proto === SCTP && fragment?.offset === 0 && portsChange
 }
