@@ -16,5 +16,6 @@ describe('XDP before tc', async () => {
   await import('./tc-snat.test.js')
   await import('./tc-snat-conntrack.test.js')
   await import('./tc-adopt.test.js')
+  await import('./tc-sctp.test.js')
   await import('./tc-outcomes.test.js')
 })
