@@ -77,6 +77,8 @@ export interface ServicePort {
   readonly externalLocal: boolean
   /** Unset = everybody. */
   readonly sourceRanges?: SourceRanges
+  /** Where load balancers ask about the Service; a firewall of ours lets them. Unset = nowhere. */
+  readonly healthCheckNodePort?: number
   /** Sorted by kind, address, port; no duplicates. */
   readonly frontends: readonly Frontend[]
   /**

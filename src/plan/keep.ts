@@ -22,6 +22,7 @@ function sameSettings(a: ServicePort, b: ServicePort): boolean {
     a.affinitySeconds === b.affinitySeconds &&
     a.internalLocal === b.internalLocal &&
     a.externalLocal === b.externalLocal &&
+    a.healthCheckNodePort === b.healthCheckNodePort &&
     sameSourceRanges(a.sourceRanges, b.sourceRanges)
   )
 }

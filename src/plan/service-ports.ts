@@ -34,7 +34,7 @@ export function servicePortsOf(
   for (const port of service.ports) {
     for (const clusterIP of service.clusterIPs) {
       const family = familyOf(clusterIP)
-      const { namespace, name, affinitySeconds, internalLocal, externalLocal } = service
+      const { namespace, name, affinitySeconds, internalLocal, externalLocal, healthCheckNodePort } = service
       const sourceRanges = sourceRangesOf(service.sourceRanges, family, facts)
       ports.push({
         id: `${namespace}/${name}:${port.name}/${port.protocol}/${family}`,
@@ -48,6 +48,7 @@ export function servicePortsOf(
         internalLocal,
         externalLocal,
         ...(sourceRanges && { sourceRanges }),
+        ...(healthCheckNodePort !== undefined && { healthCheckNodePort }),
         frontends: frontendsOf(service, port, family, facts.nodePortAddresses),
         backends: backendsOf(slices, port, family, facts),
       })

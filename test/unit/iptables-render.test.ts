@@ -107,6 +107,23 @@ test('up to 1.24 the rest is marked for the kubelet to drop', () => {
   expect(filter.join('\n')).not.toContain('KUBE-PROXY-FIREWALL')
 })
 
+test('load balancers may ask the health check of a Service with the policy Local', () => {
+  const spec = { type: 'LoadBalancer', externalTrafficPolicy: 'Local', healthCheckNodePort: 32100 }
+  const { filter } = rules([NODE, ...service('web', { ...WEB, spec })])
+  expect(short(filter, 'KUBE-NODEPORTS')).toEqual([
+    '-A KUBE-NODEPORTS -p tcp -m comment --comment "default/web:http health check node port" -m tcp --dport 32100 -j ACCEPT',
+  ])
+})
+
+test('endpoints are in the order of their texts, ports included', () => {
+  const { nat } = rules(service('web', { ...WEB, endpoints: ['10.244.1.10', '10.244.1.104'] }))
+  expect(short(nat, 'KUBE-SVC').map(line => /-> (\S+)"/.exec(line)?.[1])).toEqual([
+    undefined,
+    '10.244.1.104:80',
+    '10.244.1.10:80',
+  ])
+})
+
 test('affinity: the endpoint that a client had is asked first', () => {
   const spec = { sessionAffinity: 'ClientIP', sessionAffinityConfig: { clientIP: { timeoutSeconds: 50 } } }
   const { nat } = rules(service('web', { ...WEB, endpoints: ['10.244.1.11'], spec }))

@@ -26,6 +26,7 @@ export interface IptablesOptions {
   readonly anyNodeAddress: boolean
   /** Overrides the pod networks of the plan. */
   readonly local?: LocalMatch
+  /** Where the host has route_localnet set; it is never set here, as it opens the loopback addresses to neighbours. */
   readonly localhostNodePorts: boolean
   readonly logger: Logger
   readonly clock: Clock
@@ -81,8 +82,8 @@ export class IptablesDataplane implements Dataplane {
           masqueradeAll,
           randomFully: await iptables.randomFully(),
           anyNodeAddress,
-          localhostNodePorts,
-          liberalConntrack: isLiberal(),
+          localhostNodePorts: localhostNodePorts && isOn('conf/all/route_localnet', 'ipv4'),
+          liberalConntrack: isOn('nf_conntrack_tcp_be_liberal', 'netfilter'),
           ...(local && { local }),
         }
         this.#families.set(family, new FamilyRules(iptables, options))
@@ -145,9 +146,10 @@ export class IptablesDataplane implements Dataplane {
   }
 }
 
-function isLiberal(): boolean {
+/** Whether a switch of the network namespace is on; off where the kernel does not have it. */
+function isOn(name: string, folder: 'ipv4' | 'netfilter'): boolean {
   try {
-    return readFileSync('/proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal', 'utf8').trim() === '1'
+    return readFileSync(`/proc/sys/net/${folder}/${name}`, 'utf8').trim() === '1'
   } catch {
     return false
   }

@@ -31,6 +31,8 @@ export interface PortRules {
   readonly refusedOutside: readonly string[]
   /** filter KUBE-PROXY-FIREWALL */
   readonly firewall: readonly string[]
+  /** filter KUBE-NODEPORTS */
+  readonly healthChecks: readonly string[]
   /** Its own nat chains; every chain that a rule above or here jumps to. */
   readonly chains: ReadonlyMap<string, readonly string[]>
 }
@@ -80,6 +82,7 @@ class PortRenderer {
       refusedInside: this.#refusedInside,
       refusedOutside: this.#refusedOutside,
       firewall: this.#firewall,
+      healthChecks: this.#healthChecks(),
       chains: this.#chains,
     }
   }
@@ -163,6 +166,13 @@ class PortRenderer {
     if (list.length > 0) rules.push(rule(chain, { target: this.#chain(externalLocal ? 'SVL' : 'SVC') }))
   }
 
+  #healthChecks(): string[] {
+    const { healthCheckNodePort: port } = this.#port
+    if (port === undefined) return []
+    const comment = `${this.#text} health check node port`
+    return [rule('KUBE-NODEPORTS', { protocol: 'tcp', port, comment, target: 'ACCEPT' })]
+  }
+
   #sourceRanges(chain: string, entry: string): void {
     const { ranges = [], node = false } = this.#port.sourceRanges ?? {}
     const rules = this.#rules(chain)
@@ -185,10 +195,13 @@ class PortRenderer {
     const { layout, endpointComments } = this.#context
     const rules = this.#rules(chain)
     const members = backends.map(each => ({
+      text: formatEndpoint(each.address, each.port),
       chain: endpointChain(this.#text, this.#protocol, each.address, each.port),
       comment: endpointComments ? { comment: `${this.#text} -> ${formatEndpoint(each.address, each.port)}` } : {},
       backend: each,
     }))
+    // kube-proxy's order: by text, the port in it.
+    members.sort((a, b) => (a.text < b.text ? -1 : 1))
     if (affinitySeconds > 0) {
       for (const member of members) {
         const known = this.#recent(member.chain, `--rcheck --seconds ${affinitySeconds} --reap`)

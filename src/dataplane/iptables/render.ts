@@ -37,7 +37,7 @@ export interface RenderOptions {
   readonly randomFully: boolean
   /** Every address of the node serves node ports; otherwise those of the frontends do. */
   readonly anyNodeAddress: boolean
-  /** Node ports on loopback addresses, where the node's addresses have them; IPv4 alone. */
+  /** Node ports on 127.0.0.0/8, too; without net.ipv4.conf.all.route_localnet such connections get no answer. */
   readonly localhostNodePorts: boolean
   /** nf_conntrack_tcp_be_liberal is on, so that INVALID says nothing. */
   readonly liberalConntrack: boolean
@@ -107,7 +107,7 @@ export function assemble(ports: readonly Rendered[], options: RenderOptions): Wa
     [CANARY, NO_RULES],
     ['KUBE-SERVICES', all(each => each.refusedInside)],
     ['KUBE-EXTERNAL-SERVICES', all(each => each.refusedOutside)],
-    ['KUBE-NODEPORTS', NO_RULES],
+    ['KUBE-NODEPORTS', all(each => each.healthChecks)],
     ['KUBE-FORWARD', forward(options)],
   ])
   if (layout.firewallChain)

@@ -19,9 +19,13 @@ export interface KubeProxyOptions {
   readonly nodeName: string
   /** Networks of all pods, one of each family: who is a pod. */
   readonly clusterCIDR: string
+  /** Default nftables. */
+  readonly mode?: 'nftables' | 'iptables'
+  /** Further settings of the mode's section. */
+  readonly modeSettings?: object
 }
 
-/** The real kube-proxy in nftables mode, in the network namespace of the process that starts it. */
+/** The real kube-proxy, in the network namespace of the process that starts it. */
 export class KubeProxy {
   readonly #process: ChildProcess
   readonly #log: string
@@ -31,12 +35,20 @@ export class KubeProxy {
     this.#log = log
   }
 
-  static start({ binary, dir, kubeconfig, nodeName, clusterCIDR }: KubeProxyOptions): KubeProxy {
+  static start({
+    binary,
+    dir,
+    kubeconfig,
+    nodeName,
+    clusterCIDR,
+    mode = 'nftables',
+    modeSettings,
+  }: KubeProxyOptions): KubeProxy {
     const config = path.join(dir, 'kube-proxy.json')
     const settings = {
       apiVersion: 'kubeproxy.config.k8s.io/v1alpha1',
       kind: 'KubeProxyConfiguration',
-      mode: 'nftables',
+      mode,
       hostnameOverride: nodeName,
       clientConnection: { kubeconfig },
       clusterCIDR,
@@ -44,7 +56,7 @@ export class KubeProxy {
       metricsBindAddress: '127.0.0.1:10249',
       // These limits are the machine's, not the namespace's.
       conntrack: { maxPerCore: 0, min: 0 },
-      nftables: { minSyncPeriod: '500ms', syncPeriod: '10s' },
+      [mode]: { minSyncPeriod: '500ms', syncPeriod: '10s', ...modeSettings },
     }
     writeFileSync(config, JSON.stringify(settings))
     const log = path.join(dir, 'kube-proxy.log')

@@ -66,6 +66,31 @@ export class OurPlan {
   }
 
   /**
+   * Services (`namespace/name`) about which waggle decides otherwise than kube-proxy: a
+   * frontend of theirs is claimed by another, too; source ranges leave a family with none;
+   * an address is theirs as external IP and by a load balancer; endpoints share an address.
+   */
+  ambiguous(): ReadonlySet<string> {
+    const contested = this.contested()
+    const found = new Set<string>()
+    for (const port of this.#ports(this.#nodeName)) {
+      const service = `${port.namespace}/${port.name}`
+      if (port.frontends.some(each => contested.has(`${each.address} ${each.port} ${port.protocol}`)))
+        found.add(service)
+    }
+    for (const service of this.#services.keys()) {
+      const seen = new Set<string>()
+      for (const slice of this.#store.slicesOf(service)) {
+        for (const address of slice.endpoints.flatMap(each => each.addresses)) {
+          if (seen.has(address)) found.add(service)
+          seen.add(address)
+        }
+      }
+    }
+    return found
+  }
+
+  /**
    * The desired state that a planner with a mistake would have: to see that the comparison
    * notices. Endpoints go through `mistake`, and the node is called `nodeName`.
    */
