@@ -5,6 +5,7 @@ import type { Clock } from '../base/clock.js'
 import { codeOf } from '../base/errors.js'
 import type { KubeAccess } from './kube-access.js'
 import { errorOfStatus, errorOfStream, KubeError, parseRetryAfter } from './kube-errors.js'
+import { decodeStatus, isProtobuf, unwrap } from './kube-proto.js'
 
 export interface KubeClientOptions {
   /**
@@ -22,6 +23,9 @@ export interface KubeClientOptions {
 const maxErrorBytes = 64 * 1024
 const errorTextMs = 5_000
 
+/** Silence after which the kernel asks whether the server is there. */
+const keepAliveMs = 10_000
+
 /**
  * GET requests to whichever API server answers. One agent and so one connection pool,
  * made anew when certificates change; a server that cannot be reached makes way for the
@@ -30,7 +34,8 @@ const errorTextMs = 5_000
 export class KubeClient {
   readonly #access: KubeAccess
   readonly #clock: Clock
-  readonly #servers: readonly string[]
+  readonly #configured: readonly string[]
+  #servers: readonly string[]
   readonly #connectMs: number
   readonly #answerMs: number
   #current = 0
@@ -41,7 +46,8 @@ export class KubeClient {
     this.#access = access
     this.#clock = clock
     const servers = options.servers?.length ? options.servers : [access.server]
-    this.#servers = servers.map(server => server.replace(/\/+$/, ''))
+    this.#configured = servers.map(server => server.replace(/\/+$/, ''))
+    this.#servers = this.#configured
     for (const server of this.#servers) {
       if (!/^https?:$/.test(new URL(server).protocol)) throw new TypeError(`not an http or https URL: ${server}`)
     }
@@ -59,23 +65,40 @@ export class KubeClient {
     this.#current = (this.#current + 1) % this.#servers.length
   }
 
+  /**
+   * Endpoints of the API server as the cluster knows them, `address:port`, to be asked when
+   * no configured server answers. They get our credentials, so they count only where TLS
+   * says who they are.
+   */
+  learn(endpoints: readonly string[]): void {
+    const current = this.server
+    const secure = this.#configured.every(server => server.startsWith('https:'))
+    const learned = secure ? endpoints.map(endpoint => `https://${endpoint}`) : []
+    this.#servers = [...new Set([...this.#configured, ...learned])]
+    this.#current = Math.max(0, this.#servers.indexOf(current))
+  }
+
   /** Closes idle connections. */
   close(): void {
     this.#agent?.destroy()
   }
 
   /**
-   * The answer to GET `path` with status 200, its body still to be read. `what` says in
-   * errors what was tried. Throws KubeError; when `signal` is aborted, anything.
+   * The answer to GET `path` with status 200, its body still to be read in one of the media
+   * types of `accept`. `what` says in errors what was tried. Throws KubeError; when
+   * `signal` is aborted, anything.
    */
-  async get(what: string, path: string, signal: AbortSignal): Promise<IncomingMessage> {
+  async get(what: string, path: string, accept: string, signal: AbortSignal): Promise<IncomingMessage> {
     const options = await this.#access.options()
     let unreachable: KubeError | undefined
-    for (let tries = 0; tries < this.#servers.length; tries++) {
+    // Who does not check certificates would give a learned address our token on trust.
+    const many = options.rejectUnauthorized === false ? this.#configured.length : this.#servers.length
+    for (let tries = 0; tries < many; tries++) {
+      if (this.#current >= many) this.#current = 0
       const server = this.server
       const asked = this.#current
       try {
-        return await this.#ask(what, server, path, options, signal)
+        return await this.#ask(what, server, path, withAccept(options, accept), signal)
       } catch (error) {
         if (!(error instanceof KubeError) || signal.aborted) throw error
         // Others share this client: move on only if nobody did meanwhile.
@@ -108,7 +131,7 @@ export class KubeClient {
       const secure = url.protocol === 'https:'
       const request = (secure ? https : http).request(url, {
         ...(options.auth ? { auth: options.auth } : {}),
-        headers: { ...options.headers, Accept: 'application/json', 'User-Agent': 'waggle' },
+        headers: { ...options.headers, 'User-Agent': 'waggle' },
         agent: options.agent ?? this.#agentOf(secure, options),
         signal,
       })
@@ -125,8 +148,9 @@ export class KubeClient {
           connected = true
           cancel()
           cancel = this.#clock.after(this.#answerMs, tooLate('silent', `no answer within ${this.#answerMs} ms`))
-          // A peer that vanished without a word is noticed by the kernel, too.
-          socket.setKeepAlive(true, 15_000)
+          // A quiet watch on a link that swallows packets is given up by the kernel after this
+          // time and ten probes, one a second (libuv's choice).
+          socket.setKeepAlive(true, keepAliveMs)
         }
         if (socket.connecting) socket.once(secure ? 'secureConnect' : 'connect', ready)
         else ready()
@@ -164,6 +188,10 @@ export class KubeClient {
   }
 }
 
+function withAccept(options: RequestOptions, accept: string): RequestOptions {
+  return { ...options, headers: { ...(options.headers as Record<string, string>), Accept: accept } }
+}
+
 /** Why no connection came to be; several addresses of one name fail with an AggregateError without text. */
 function reason(error: Error): unknown {
   const first = error instanceof AggregateError ? error.errors[0] : error
@@ -186,10 +214,11 @@ async function errorText(response: IncomingMessage, clock: Clock): Promise<strin
   } finally {
     cancel()
   }
-  const text = Buffer.concat(chunks).toString('utf8')
+  const body = Buffer.concat(chunks)
+  const text = body.toString('utf8')
   try {
-    const message: unknown = JSON.parse(text)?.message
-    if (typeof message === 'string') return message
+    const status = isProtobuf(response.headers['content-type']) ? decodeStatus(unwrap(body).raw) : JSON.parse(text)
+    if (typeof status?.message === 'string') return status.message
   } catch {
     // Not from an API server: show it as it is.
   }

@@ -1,6 +1,7 @@
 import type { ObjectKey, SourceEvent, WatchedKind } from '../model/objects.js'
 import { type Converted, convert } from './convert.js'
 import { isRecord } from './convert-report.js'
+import { Undecodable } from './kube-wire-object.js'
 
 /** What every API object has; `undefined` in a field = it does not say. */
 export interface Meta {
@@ -26,6 +27,14 @@ export interface Relisted {
   readonly deletes: number
   /** Objects that are missing in the list and kept until another list confirms it. */
   readonly held: number
+}
+
+/** A full list that is being read. */
+export interface Relist {
+  add(raw: unknown): void
+  /** What was added is gone again; throws TypeError when it has no name. */
+  remove(raw: unknown): void
+  finish(now: number): Relisted
 }
 
 interface Entry {
@@ -56,6 +65,8 @@ export class Known {
   #held = new Map<ObjectKey, number>()
   #delivered = 0
   #synced = false
+  /** The problem of a list with an object without a name was reported and not resolved since. */
+  #nameless = false
 
   constructor(kind: WatchedKind, fuse: FuseLimits = defaultFuse) {
     this.#kind = kind
@@ -67,7 +78,19 @@ export class Known {
     return this.#delivered
   }
 
-  /** A first full list was delivered. */
+  /**
+   * Takes over what an earlier run had delivered, before the first list, so that a first
+   * list that lacks most of it is as suspicious as a later one.
+   */
+  seed(keys: Iterable<ObjectKey>): void {
+    for (const key of keys) {
+      if (this.#entries.has(key)) continue
+      this.#entries.set(key, { version: '', delivered: true, problem: false })
+      this.#delivered++
+    }
+  }
+
+  /** A first full list was delivered and believed. */
   get synced(): boolean {
     return this.#synced
   }
@@ -95,37 +118,51 @@ export class Known {
   }
 
   /**
-   * Begins a full list. Its pages are added one by one, and nothing is changed before
+   * Begins a full list. Its objects are added one by one, and nothing is changed before
    * `finish`: a list that breaks off is simply dropped. `all` = deliver known versions,
-   * too, since they may mean something else now.
+   * too, since they may mean something else now. An object without a name is reported,
+   * and nothing is deleted on the word of such a list: it may be the one that is missing.
    */
-  relist(all = false): { add(items: readonly unknown[]): void; finish(now: number): Relisted } {
-    const changes: Change[] = []
+  relist(all = false): Relist {
+    const changes = new Map<ObjectKey, Change>()
+    let nameless: string | undefined
     return {
-      add: items => {
-        for (const raw of items) changes.push(this.#look(raw, all))
+      add: raw => {
+        try {
+          const change = this.#look(raw, all)
+          changes.set(change.key, change)
+        } catch (error) {
+          if (!(error instanceof TypeError)) throw error
+          nameless = error.message
+        }
       },
-      finish: now => this.#finish(changes, now),
+      remove: raw => changes.delete(metaOf(raw).key),
+      finish: now => this.#finish([...changes.values()], nameless, now),
     }
   }
 
   /** Reads and converts an object, so that it need not be kept; changes nothing. */
   #look(raw: unknown, all = false): Change {
+    if (raw instanceof Undecodable) return undecoded(raw)
     const { key, version } = metaOf(raw)
     // A resumed watch and a list may tell the same thing twice.
     const same = !all && version !== '' && this.#entries.get(key)?.version === version
     return { key, version, converted: same ? undefined : convert(this.#kind, raw) }
   }
 
-  #finish(changes: readonly Change[], now: number): Relisted {
+  #finish(changes: readonly Change[], nameless: string | undefined, now: number): Relisted {
     const seen = new Set(changes.map(change => change.key))
     const events = changes.flatMap(change => this.#take(change))
     const missing = [...this.#entries.keys()].filter(key => !seen.has(key))
-    const { gone, held } = this.#believe(missing, now)
+    const { gone, held } = this.#believe(missing, nameless !== undefined, now)
     this.#held = held
     for (const key of gone) events.push(...this.#forget(key))
-    if (!this.#synced) events.push({ type: 'synced', kind: this.#kind })
-    this.#synced = true
+    events.push(...this.#aboutList(nameless))
+    // A first list that is not believed yet is none: nothing of an earlier run may be removed on its word.
+    if (!this.#synced && held.size === 0) {
+      this.#synced = true
+      events.push({ type: 'synced', kind: this.#kind })
+    }
     const count = (type: SourceEvent['type']) => events.filter(event => event.type === type).length
     return { events, upserts: count('upsert'), deletes: count('delete'), held: held.size }
   }
@@ -135,7 +172,11 @@ export class Known {
    * moment ago may come from a server that lost its data: traffic to what it forgot goes
    * on until a second list, a while later, lacks it as well.
    */
-  #believe(missing: readonly ObjectKey[], now: number): { gone: ObjectKey[]; held: Map<ObjectKey, number> } {
+  #believe(
+    missing: readonly ObjectKey[],
+    doubtful: boolean,
+    now: number,
+  ): { gone: ObjectKey[]; held: Map<ObjectKey, number> } {
     const { atLeast, share, confirmMs } = this.#fuse
     const lost = missing.filter(key => this.#entries.get(key)?.delivered).length
     const suspicious = this.#delivered >= atLeast && lost > this.#delivered * share
@@ -143,10 +184,21 @@ export class Known {
     const held = new Map<ObjectKey, number>()
     for (const key of missing) {
       const since = this.#held.get(key)
-      if (since === undefined ? suspicious : now - since < confirmMs) held.set(key, since ?? now)
+      if (doubtful || (since === undefined ? suspicious : now - since < confirmMs)) held.set(key, since ?? now)
       else gone.push(key)
     }
     return { gone, held }
+  }
+
+  /** Whether the last list had an object that nobody can name. */
+  #aboutList(nameless: string | undefined): SourceEvent[] {
+    const where = `list of every ${this.#kind}`
+    const events: SourceEvent[] = []
+    if (this.#nameless) events.push({ type: 'resolved', where })
+    this.#nameless = nameless !== undefined
+    const message = `has ${nameless}: it is left out, and nothing is removed that this list lacks`
+    if (this.#nameless) events.push({ type: 'problem', where, field: 'items', message })
+    return events
   }
 
   #take({ key, version, converted }: Change): SourceEvent[] {
@@ -189,8 +241,16 @@ export class Known {
   }
 }
 
+/** Such an object keeps its last good state, and is read again with the next list. */
+function undecoded({ key, message }: Undecodable): Change {
+  if (key === undefined) throw new TypeError(`an object that cannot be decoded: ${message}`)
+  const problem = { path: [], field: 'object', message: `cannot be decoded (${message}); its last good state stays` }
+  return { key, version: '', converted: { key, object: undefined, problems: [problem] } }
+}
+
 /** Key and version of a raw object; throws TypeError when it has no name. */
 export function metaOf(raw: unknown): Meta {
+  if (raw instanceof Undecodable) return { key: undecoded(raw).key, version: raw.version }
   const meta = record(record(raw)?.metadata)
   const name = meta?.name
   if (typeof name !== 'string' || name === '') throw new TypeError('an object without metadata.name')
@@ -201,6 +261,7 @@ export function metaOf(raw: unknown): Meta {
 
 /** metadata.resourceVersion of an object, list or bookmark; '' when it has none. */
 export function versionOf(raw: unknown): string {
+  if (raw instanceof Undecodable) return raw.version
   const version = record(record(raw)?.metadata)?.resourceVersion
   return typeof version === 'string' ? version : ''
 }

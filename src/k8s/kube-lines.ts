@@ -11,6 +11,11 @@ export class LineFramer {
   #rest: Buffer[] = []
   #restBytes = 0
 
+  /** True between two lines. */
+  get whole(): boolean {
+    return this.#restBytes === 0
+  }
+
   /** The lines that `chunk` completes, without newline, empty ones left out. */
   push(chunk: Buffer): string[] {
     const lines: string[] = []

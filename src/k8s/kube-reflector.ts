@@ -4,16 +4,20 @@ import type { SourceEvent, WatchedKind } from '../model/objects.js'
 import { Backoff, type BackoffLimits, sleep } from './kube-backoff.js'
 import type { KubeClient } from './kube-client.js'
 import { errorOfStream, KubeError, type KubeErrorKind } from './kube-errors.js'
-import { isOlder, type Known, type Relisted, record, versionOf } from './kube-known.js'
-import { LineFramer } from './kube-lines.js'
-import { type BodyEnd, errorOfEvent, parsePage, readChunks } from './kube-wire.js'
+import { isOlder, type Known, type Relist, type Relisted, record, versionOf } from './kube-known.js'
+import { ACCEPT, type Page, parsePage, type WatchMessage, WatchReader } from './kube-messages.js'
+import { type BodyEnd, errorOfEvent, readChunks } from './kube-wire.js'
+import { Turns } from './turns.js'
 
 export interface ReflectorTiming extends BackoffLimits {
   /**
    * An answer without a byte for this long is given up, a watch up to half as much later.
-   * Servers send bookmarks once a minute when there is anything to tell.
+   * Servers send bookmarks once a minute when there is anything to tell; a quiet watch is
+   * asked about. A link that swallows packets is noticed sooner, by the kernel.
    */
   readonly idleMs: number
+  /** A list as a stream that pauses for this long will not end. */
+  readonly streamIdleMs: number
   /** A watch is asked to end after a random time between these, seconds. */
   readonly watchSeconds: readonly [number, number]
   /** Age of held deletions at which another list settles them, as in the fuse's limits. */
@@ -24,6 +28,8 @@ export interface ReflectorTiming extends BackoffLimits {
 export interface ReflectorObserver {
   /** A full list was delivered; it took `ms`. */
   onList(kind: WatchedKind, list: { objects: number; upserts: number; deletes: number; held: number; ms: number }): void
+  /** The server gives no list as a stream, so lists are read in pages from now on; why. */
+  onNoStream(kind: WatchedKind, error: KubeError): void
   /** A watch was accepted. */
   onWatch(kind: WatchedKind): void
   /** Watch events were delivered; bookmarks count, too. */
@@ -58,10 +64,20 @@ const pageSize = 500
 /** Watches in a row that failed without telling anything new; then the place to go on from is to blame. */
 const fruitlessWatches = 3
 
+/** Lists as a stream that broke off in a row; then pages are tried. */
+const brokenStreams = 2
+
+/** The annotation of the bookmark behind the last object of a list as a stream (KEP-3157). */
+const INITIAL_END = 'k8s.io/initial-events-end'
+
+/** Events delivered at once; what follows from more would keep the process from all else. */
+const deliverAtOnce = 500
+
 /**
  * Keeps one collection in step with the server for as long as it runs: list, then watch
  * from there, resume where a watch ended, list again only when the server has forgotten
- * that place (410) or the watch leads nowhere.
+ * that place (410) or the watch leads nowhere. A list is the beginning of a watch where
+ * the server can do that (WatchList), and pages otherwise.
  */
 export class Reflector {
   readonly #collection: Collection
@@ -72,6 +88,9 @@ export class Reflector {
   /** The newest version seen, kept over a relist. */
   #newest = ''
   #fruitless = 0
+  /** The server can stream lists, as far as we know. */
+  #streams = true
+  #brokenStreams = 0
 
   constructor(collection: Collection, parts: ReflectorParts) {
     this.#collection = collection
@@ -85,11 +104,13 @@ export class Reflector {
     while (!signal.aborted) {
       let began = clock.monotonic()
       try {
-        if (this.#version === undefined) {
+        if (this.#version === undefined && !this.#streams) {
           await this.#list(signal)
           began = clock.monotonic()
         }
         const ended = await this.#watch(signal)
+        // The server took the request and knows no lists as streams.
+        if (this.#version === undefined && ended !== 'over') continue
         if (ended === 'silent') await this.#renew(signal)
         if (ended === 'over') {
           this.#version = undefined
@@ -126,18 +147,15 @@ export class Reflector {
    * server look how far it is, after which bookmarks come once a minute.
    */
   async #renew(signal: AbortSignal): Promise<void> {
-    const { client, observer } = this.#parts
-    observer.onSilence(this.#collection.kind)
-    const what = `list one object of ${this.#collection.path}`
-    const page = parsePage(what, await this.#body(what, await client.get(what, this.#url({ limit: '1' }), signal)))
+    this.#parts.observer.onSilence(this.#collection.kind)
+    const page = await this.#page(`list one object of ${this.#collection.path}`, { limit: '1' }, signal)
     if (isOlder(page.version, this.#version ?? '')) this.#version = undefined
   }
 
   /** Delivers a full list, and sets the version from which to watch. */
   async #list(signal: AbortSignal): Promise<void> {
-    const { clock, observer } = this.#parts
-    const began = clock.monotonic()
-    let list: { version: string; objects: number; result: Relisted }
+    const began = this.#parts.clock.monotonic()
+    let list: { version: string; objects: number; relist: Relist }
     try {
       list = await this.#pages(pageSize, signal)
     } catch (error) {
@@ -145,96 +163,212 @@ export class Reflector {
       if (!(error instanceof KubeError) || error.kind !== 'expired') throw error
       list = await this.#pages(0, signal)
     }
-    const { events, ...counts } = list.result
-    this.#deliver(events)
-    this.#version = list.version
-    this.#newest = list.version
+    await this.#listed(list, began, signal)
+  }
+
+  /** Delivers what a full list comes to, in pieces. */
+  async #listed(
+    { version, objects, relist }: { version: string; objects: number; relist: Relist },
+    began: number,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { clock, observer } = this.#parts
+    const { events, ...counts }: Relisted = relist.finish(clock.monotonic())
+    const turns = new Turns(clock)
+    for (let at = 0; at < events.length; at += deliverAtOnce) {
+      if (signal.aborted) throw signal.reason
+      this.#deliver(events.slice(at, at + deliverAtOnce))
+      await turns.next()
+    }
+    this.#version = version
+    this.#newest = version
     this.#fruitless = 0
-    observer.onList(this.#collection.kind, { ...counts, objects: list.objects, ms: clock.monotonic() - began })
+    observer.onList(this.#collection.kind, { ...counts, objects, ms: clock.monotonic() - began })
   }
 
   /** Reads all pages of `limit` objects (0 = one page holds all). */
   async #pages(limit: number, signal: AbortSignal) {
-    const { client, clock, known } = this.#parts
+    const { clock, known } = this.#parts
     const what = `list ${this.#collection.path}`
-    let relist: ReturnType<Known['relist']> | undefined
+    const turns = new Turns(clock)
+    let relist: Relist | undefined
     let objects = 0
     let token: string | undefined
     do {
       const query = { ...(limit > 0 ? { limit: String(limit) } : {}), ...(token ? { continue: token } : {}) }
-      const response = await client.get(what, this.#url(query), signal)
-      const page = parsePage(what, await this.#body(what, response))
+      const page = await this.#page(what, query, signal)
       // Older than what we saw: the server's data was put back, and its versions are dealt out again.
       relist ??= known.relist(isOlder(page.version, this.#newest))
-      try {
-        relist.add(page.items)
-      } catch (cause) {
-        throw new KubeError('garbled', { what, cause })
+      for (const object of page.items) {
+        relist.add(object)
+        objects++
+        await turns.next()
       }
-      objects += page.items.length
       token = page.token
-      if (token === undefined) return { version: page.version, objects, result: relist.finish(clock.monotonic()) }
+      if (token === undefined) return { version: page.version, objects, relist }
     } while (!signal.aborted)
     throw signal.reason
   }
 
-  async #body(what: string, response: IncomingMessage): Promise<string> {
-    const { clock, timing } = this.#parts
+  async #page(what: string, query: Readonly<Record<string, string>>, signal: AbortSignal): Promise<Page> {
+    const { client, clock, timing } = this.#parts
+    const response = await client.get(what, this.#url(query), ACCEPT.list, signal)
     const chunks: Buffer[] = []
-    const ended = await readChunks(what, response, clock, { idleMs: timing.idleMs }, chunk => chunks.push(chunk))
+    const ended = await readChunks(what, response, clock, { idleMs: () => timing.idleMs }, chunk => {
+      chunks.push(chunk)
+    })
     if (ended === 'silent') throw new KubeError('silent', { what, cause: `no byte for ${timing.idleMs} ms` })
-    return Buffer.concat(chunks).toString('utf8')
+    return parsePage(what, this.#collection.kind, contentTypeOf(response), Buffer.concat(chunks))
   }
 
-  /** Delivers events until the watch ends; `over` when another list is due to settle held deletions. */
+  /**
+   * Delivers events until the watch ends; `over` when another list is due to settle held
+   * deletions. Without a version to begin at, the watch begins with a full list; it ends
+   * without having set one where the server cannot do that.
+   */
   async #watch(signal: AbortSignal): Promise<BodyEnd> {
     const { client, clock, known, observer, random, timing } = this.#parts
-    const what = `watch ${this.#collection.path}`
+    const { kind, path } = this.#collection
+    const initial = this.#version === undefined
+    const what = initial ? `list ${path} as a stream` : `watch ${path}`
+    let stream = initial ? { relist: known.relist(), objects: 0, began: clock.monotonic() } : undefined
+    const response = await this.#open(what, initial, signal)
+    if (response === undefined) return 'complete'
+    if (!initial) observer.onWatch(kind)
+    const reader = new WatchReader(kind, contentTypeOf(response))
+    // Spread, so that agents which began together do not renew together.
+    const idleMs = timing.idleMs * (1 + random() / 2)
+    const ended = await readChunks(
+      what,
+      response,
+      clock,
+      {
+        idleMs: () => (this.#version === undefined ? timing.streamIdleMs : idleMs),
+        ...(known.held > 0 && !initial && { lifeMs: timing.confirmMs }),
+      },
+      async chunk => {
+        const messages = reader.push(chunk)
+        if (stream !== undefined) await this.#readList(what, messages, stream, signal)
+        if (this.#version === undefined) return
+        if (stream !== undefined) {
+          stream = undefined
+          observer.onWatch(kind)
+          // From here on its life is limited: the next watch knows that.
+          if (known.held > 0) response.destroy()
+        }
+        this.#readEvents(what, messages)
+      },
+    ).catch(thrown => {
+      if (this.#version !== undefined) throw thrown
+      return this.#streamBroke(errorOfStream(what, thrown), stream?.objects ?? 0)
+    })
+    if (ended === 'over') client.rotate() // a second opinion, where there is one
+    if (this.#version === undefined) return this.#streams ? this.#streamEnded(what, ended) : ended
+    if (ended === 'complete' && !reader.whole) throw new KubeError('cut', { what, cause: 'it ends within an event' })
+    return ended
+  }
+
+  /** The accepted watch; undefined when the server refuses to begin it with a list. */
+  async #open(what: string, initial: boolean, signal: AbortSignal): Promise<IncomingMessage | undefined> {
+    const { client, observer, random, timing } = this.#parts
     const [least, most] = timing.watchSeconds
     const query = {
       watch: '1',
       allowWatchBookmarks: 'true',
-      resourceVersion: this.#version ?? '',
+      ...(initial
+        ? { sendInitialEvents: 'true', resourceVersionMatch: 'NotOlderThan' }
+        : { resourceVersion: this.#version ?? '' }),
       timeoutSeconds: String(Math.round(least + (most - least) * random())),
     }
-    const response = await client.get(what, this.#url(query), signal)
-    observer.onWatch(this.#collection.kind)
-    const framer = new LineFramer()
-    // Spread, so that agents which began together do not renew together.
-    const idleMs = timing.idleMs * (1 + random() / 2)
-    const limits = known.held > 0 ? { idleMs, lifeMs: timing.confirmMs } : { idleMs }
-    const ended = await readChunks(what, response, clock, limits, chunk => {
-      const { events, lines, error } = this.#read(what, framer, chunk)
-      this.#deliver(events)
-      if (lines > 0) {
-        this.#fruitless = 0
-        observer.onEvents(this.#collection.kind, lines)
+    try {
+      return await client.get(what, this.#url(query), ACCEPT.watch, signal)
+    } catch (error) {
+      if (!initial || !(error instanceof KubeError) || !streamsRefused.has(error.status ?? 0)) throw error
+      this.#streams = false
+      observer.onNoStream(this.#collection.kind, error)
+      return undefined
+    }
+  }
+
+  /** Takes messages of a list as a stream; after its last one the version is set, and what follows are changes. */
+  async #readList(
+    what: string,
+    messages: Iterator<WatchMessage>,
+    stream: { relist: Relist; objects: number; readonly began: number },
+    signal: AbortSignal,
+  ): Promise<void> {
+    const turns = new Turns(this.#parts.clock)
+    for (let next = nextMessage(what, messages); next !== undefined; next = nextMessage(what, messages)) {
+      const { type, object } = next
+      if (type === 'ERROR') throw errorOfEvent(what, object)
+      if (type === 'BOOKMARK') {
+        if (!isInitialEnd(object)) continue
+        const version = versionOf(object)
+        if (isOlder(version, this.#newest)) {
+          // The server's data was put back: what looks known may be something else now.
+          this.#parts.known.distrust()
+          this.#newest = ''
+          throw new KubeError('expired', { what, cause: `version ${version}: the server's history went back` })
+        }
+        this.#brokenStreams = 0
+        return this.#listed({ ...stream, version }, stream.began, signal)
       }
-      if (error !== undefined) throw error
-    })
-    if (ended === 'over') client.rotate() // a second opinion, where there is one
+      if (type === 'DELETED') stream.relist.remove(object)
+      else if (type === 'ADDED' || type === 'MODIFIED') {
+        stream.relist.add(object)
+        stream.objects++
+      } else throw new KubeError('garbled', { what, cause: `an event of type ${JSON.stringify(type)}` })
+      await turns.next()
+    }
+  }
+
+  /** A list as a stream ended before its last object. */
+  #streamEnded(what: string, ended: BodyEnd): BodyEnd {
+    if (ended === 'complete') {
+      return this.#streamBroke(new KubeError('cut', { what, cause: 'it ends before its last object' }), 1)
+    }
+    this.#streams = false
+    const cause = `no byte for ${this.#parts.timing.streamIdleMs} ms`
+    this.#parts.observer.onNoStream(this.#collection.kind, new KubeError('silent', { what, cause }))
     return ended
   }
 
-  /** The events of one chunk, and the error that ends the watch; what came before the error counts. */
-  #read(what: string, framer: LineFramer, chunk: Buffer) {
-    const events: SourceEvent[] = []
-    let lines = 0
-    try {
-      for (const line of framer.push(chunk)) {
-        events.push(...this.#event(what, line))
-        lines++
-      }
-    } catch (thrown) {
-      const error = thrown instanceof KubeError ? thrown : new KubeError('garbled', { what, cause: thrown })
-      return { events, lines, error }
-    }
-    return { events, lines, error: undefined }
+  /**
+   * Goes on with pages where the server refuses in the stream itself (with an etcd before
+   * 3.4.25, say), or when this happened twice; otherwise throws `error`.
+   */
+  #streamBroke(error: KubeError, objects: number): BodyEnd {
+    if (error.kind === 'handler' || error.kind === 'expired') throw error
+    const refused = error.kind === 'refused' && objects === 0
+    if (!refused && ++this.#brokenStreams < brokenStreams) throw error
+    this.#streams = false
+    this.#parts.observer.onNoStream(this.#collection.kind, error)
+    return 'complete'
   }
 
-  #event(what: string, line: string): readonly SourceEvent[] {
+  /** Delivers the changes of one chunk; what came before an error counts. */
+  #readEvents(what: string, messages: Iterator<WatchMessage>): void {
+    const events: SourceEvent[] = []
+    let count = 0
+    let error: unknown
+    try {
+      for (let next = nextMessage(what, messages); next !== undefined; next = nextMessage(what, messages)) {
+        events.push(...this.#event(what, next))
+        count++
+      }
+    } catch (thrown) {
+      error = thrown instanceof KubeError ? thrown : new KubeError('garbled', { what, cause: thrown })
+    }
+    this.#deliver(events)
+    if (count > 0) {
+      this.#fruitless = 0
+      this.#parts.observer.onEvents(this.#collection.kind, count)
+    }
+    if (error !== undefined) throw error
+  }
+
+  #event(what: string, { type, object }: WatchMessage): readonly SourceEvent[] {
     const { known } = this.#parts
-    const { type, object } = record(JSON.parse(line)) ?? {}
     if (type === 'ERROR') throw errorOfEvent(what, object)
     const version = versionOf(object)
     if (isOlder(version, this.#version ?? '')) {
@@ -266,5 +400,26 @@ export class Reflector {
   }
 }
 
+/** The next message; undefined = the chunk is used up. Throws KubeError `garbled` for bytes that are none. */
+function nextMessage(what: string, messages: Iterator<WatchMessage>): WatchMessage | undefined {
+  try {
+    const { done, value } = messages.next()
+    return done ? undefined : value
+  } catch (cause) {
+    throw new KubeError('garbled', { what, cause })
+  }
+}
+
+function isInitialEnd(bookmark: unknown): boolean {
+  return record(record(record(bookmark)?.metadata)?.annotations)?.[INITIAL_END] === 'true'
+}
+
+function contentTypeOf(response: IncomingMessage): string {
+  return response.headers['content-type'] ?? ''
+}
+
 /** Failures of a watch that may come again and again as long as it starts at the same version. */
 const pointless: ReadonlySet<KubeErrorKind> = new Set(['refused', 'garbled'])
+
+/** How servers without WatchList answer: `Invalid`, and older or other ones `BadRequest`. */
+const streamsRefused: ReadonlySet<number> = new Set([400, 422])

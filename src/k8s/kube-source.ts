@@ -1,6 +1,7 @@
 import { type Clock, systemClock } from '../base/clock.js'
 import type { Logger } from '../base/log.js'
-import type { Source, SourceEvent, WatchedKind } from '../model/objects.js'
+import { formatEndpoint } from '../model/address.js'
+import type { EndpointSliceObject, Source, SourceEvent, WatchedKind, WatchedObject } from '../model/objects.js'
 import { NOT_OURS } from './convert-fields.js'
 import type { KubeAccess } from './kube-access.js'
 import { defaultBackoff } from './kube-backoff.js'
@@ -39,7 +40,7 @@ export interface KubeSourceOptions extends KubeClientOptions {
   readonly random?: () => number
 }
 
-const defaultTiming = { ...defaultBackoff, idleMs: 150_000, watchSeconds: [300, 600] } as const
+const defaultTiming = { ...defaultBackoff, idleMs: 40_000, streamIdleMs: 10_000, watchSeconds: [300, 600] } as const
 
 function collections(nodeName: string): readonly Collection[] {
   return [
@@ -64,6 +65,8 @@ export class KubeSource implements Source {
   readonly #client: KubeClient
   readonly #kinds = new Map<WatchedKind, { collection: Collection; known: Known; seen: Seen }>()
   readonly #stop = new AbortController()
+  /** Endpoints of the API servers, by slice. */
+  readonly #apiServers = new Map<string, readonly string[]>()
   #running: Promise<unknown> = Promise.resolve()
 
   constructor(options: KubeSourceOptions) {
@@ -78,6 +81,14 @@ export class KubeSource implements Source {
     }
   }
 
+  /** An object is known by name, so that a first list without it is as suspicious as a later one. */
+  restore(objects: readonly WatchedObject[]): void {
+    for (const [kind, { known }] of this.#kinds) {
+      known.seed(objects.filter(object => object.kind === kind).map(keyOf))
+    }
+    this.#learn(objects.map(object => ({ type: 'upsert', object })))
+  }
+
   async start(sink: (events: readonly SourceEvent[]) => void): Promise<void> {
     const { timing, fuse, random } = this.#options
     const signal = this.#stop.signal
@@ -90,7 +101,9 @@ export class KubeSource implements Source {
         timing: { ...defaultTiming, ...timing, confirmMs: fuse?.confirmMs ?? defaultFuse.confirmMs },
         observer: this.#observer(),
         deliver: events => {
-          if (!signal.aborted) sink(events)
+          if (signal.aborted) return
+          if (collection.kind === 'EndpointSlice') this.#learn(events)
+          sink(events)
         },
       }).run(signal),
     )
@@ -115,6 +128,19 @@ export class KubeSource implements Source {
     }))
   }
 
+  /** Remembers where the API servers are: the slices of the Service default/kubernetes. */
+  #learn(events: readonly SourceEvent[]): void {
+    let changed = false
+    for (const event of events) {
+      if (event.type === 'upsert' && event.object.kind === 'EndpointSlice' && isOfApiServers(event.object)) {
+        this.#apiServers.set(keyOf(event.object), endpointsOf(event.object))
+        changed = true
+      }
+      // What is gone is kept: a server that was there is worth a try when no other answers.
+    }
+    if (changed) this.#client.learn([...this.#apiServers.values()].flat())
+  }
+
   /** Keeps the status, writes the log and passes everything on. */
   #observer(): ReflectorObserver {
     const { log, observer } = this.#options
@@ -132,6 +158,10 @@ export class KubeSource implements Source {
           log.warn('a list lacks most of what was known: deletions wait for another list', { kind, ...list })
         } else log.info('listed', { kind, ...list })
         observer?.onList(kind, list)
+      },
+      onNoStream: (kind, error) => {
+        log.info('the API server streams no lists; they are read in pages', { kind, error })
+        observer?.onNoStream(kind, error)
       },
       onWatch: kind => {
         heard(kind)
@@ -160,6 +190,21 @@ export class KubeSource implements Source {
   #seen(kind: WatchedKind): Seen {
     return (this.#kinds.get(kind) as { seen: Seen }).seen
   }
+}
+
+function keyOf(object: WatchedObject): string {
+  return object.kind === 'Node' ? object.name : `${object.namespace}/${object.name}`
+}
+
+function isOfApiServers(slice: EndpointSliceObject): boolean {
+  return slice.namespace === 'default' && slice.service === 'kubernetes'
+}
+
+function endpointsOf({ endpoints, ports }: EndpointSliceObject): readonly string[] {
+  const https = ports.filter(({ name, protocol }) => name === 'https' && protocol === 'TCP')
+  return endpoints.flatMap(({ addresses }) =>
+    addresses.flatMap(address => https.map(({ port }) => formatEndpoint(address, port))),
+  )
 }
 
 interface Seen {

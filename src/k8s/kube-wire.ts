@@ -1,22 +1,22 @@
 import type { IncomingMessage } from 'node:http'
 import type { Clock } from '../base/clock.js'
-import { errorOfStatus, errorOfStream, KubeError } from './kube-errors.js'
-import { record, versionOf } from './kube-known.js'
+import { errorOfStatus, errorOfStream, type KubeError } from './kube-errors.js'
+import { record } from './kube-known.js'
 
 /** How an answer ended: as the server wanted, without a byte for too long, or when its time was over. */
 export type BodyEnd = 'complete' | 'silent' | 'over'
 
 /**
- * Hands each chunk of an answer to `take` as it comes. Ends with `silent` when none comes
- * for `idleMs`, with `over` after `lifeMs`. Throws KubeError `cut` when the connection
+ * Hands each chunk of an answer to `take` as it comes, the next one when that is done. Ends
+ * with `silent` when none comes for `idleMs`, with `over` after `lifeMs`. Throws KubeError `cut` when the connection
  * breaks, and what `take` throws; the answer is closed in each case.
  */
 export async function readChunks(
   what: string,
   response: IncomingMessage,
   clock: Clock,
-  limits: { readonly idleMs: number; readonly lifeMs?: number },
-  take: (chunk: Buffer) => void,
+  limits: { readonly idleMs: () => number; readonly lifeMs?: number },
+  take: (chunk: Buffer) => void | Promise<void>,
 ): Promise<BodyEnd> {
   let ended: BodyEnd = 'complete'
   const endAs = (how: BodyEnd) => () => {
@@ -24,13 +24,13 @@ export async function readChunks(
     response.destroy()
   }
   const cancelLife = limits.lifeMs === undefined ? () => {} : clock.after(limits.lifeMs, endAs('over'))
-  let cancelIdle = clock.after(limits.idleMs, endAs('silent'))
+  let cancelIdle = clock.after(limits.idleMs(), endAs('silent'))
   const chunks: AsyncIterator<Buffer> = response[Symbol.asyncIterator]()
   try {
     for (let next = await nextOf(what, chunks); next !== undefined; next = await nextOf(what, chunks)) {
       cancelIdle()
-      cancelIdle = clock.after(limits.idleMs, endAs('silent'))
-      take(next)
+      await take(next)
+      cancelIdle = clock.after(limits.idleMs(), endAs('silent'))
     }
   } catch (error) {
     if (ended === 'complete') throw error
@@ -58,18 +58,4 @@ export function errorOfEvent(what: string, object: unknown): KubeError {
   const seconds = Number(record(status?.details)?.retryAfterSeconds ?? 0)
   const message = typeof status?.message === 'string' ? status.message : ''
   return errorOfStatus(what, Number(status?.code ?? 0), message, Number.isFinite(seconds) ? seconds * 1000 : 0)
-}
-
-/** A page of a list; throws KubeError `garbled` when it is none. */
-export function parsePage(what: string, text: string): { version: string; items: readonly unknown[]; token?: string } {
-  try {
-    const page = record(JSON.parse(text))
-    const items = page?.items ?? []
-    const version = versionOf(page)
-    if (!Array.isArray(items) || version === '') throw new TypeError('not a list with a resourceVersion')
-    const token = record(page?.metadata)?.continue
-    return { version, items, ...(typeof token === 'string' && token !== '' ? { token } : {}) }
-  } catch (cause) {
-    throw new KubeError('garbled', { what, cause })
-  }
 }

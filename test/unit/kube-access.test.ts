@@ -132,7 +132,7 @@ test('connections are used again until a certificate changes', async () => {
   }
   const client = new KubeClient(access, systemClock)
   const ask = async () => {
-    const response = await client.get('ask', '/', new AbortController().signal)
+    const response = await client.get('ask', '/', '*/*', new AbortController().signal)
     for await (const _ of response);
     await new Promise(resolve => setImmediate(resolve))
   }

@@ -1,5 +1,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
+import { PROTOBUF } from '../../src/k8s/kube-proto.js'
+import { encodeEvent, encodeList } from './kube-proto-encode.js'
 
 export interface RawObject {
   metadata: { name: string; namespace?: string; resourceVersion?: string; labels?: Record<string, string> }
@@ -28,6 +30,14 @@ interface OpenWatch {
   readonly response: ServerResponse
 }
 
+/** What an API server can do. */
+export interface FakeAbilities {
+  /** Answers in protobuf those who accept it. */
+  readonly protobuf?: boolean
+  /** Gives lists as streams (WatchList). */
+  readonly streams?: boolean
+}
+
 export const servicesPath = '/api/v1/services'
 export const slicesPath = '/apis/discovery.k8s.io/v1/endpointslices'
 export const nodesPath = '/api/v1/nodes'
@@ -42,6 +52,7 @@ export class FakeApi {
   readonly requests: FakeRequest[] = []
   /** Answers a request itself and returns true, or leaves it to the rules. */
   fault: (request: FakeRequest, response: ServerResponse) => boolean = () => false
+  readonly abilities: FakeAbilities
   readonly #server = createServer((request, response) => this.#answer(request, response))
   readonly #sockets = new Set<Socket>()
   readonly #objects = new Map<string, Map<string, RawObject>>()
@@ -53,6 +64,10 @@ export class FakeApi {
   /** Changes up to here are forgotten. */
   #compacted = 100
   #muted = false
+
+  constructor(abilities: FakeAbilities = {}) {
+    this.abilities = abilities
+  }
 
   async listen(port = 0): Promise<this> {
     this.#server.on('connection', socket => {
@@ -125,7 +140,18 @@ export class FakeApi {
   }
 
   bookmark(path: string): void {
-    this.send(path, line('BOOKMARK', { kind: 'X', metadata: { resourceVersion: String(this.#version) } }))
+    this.send(path, this.event(path, 'BOOKMARK', { metadata: { resourceVersion: String(this.#version) } }))
+  }
+
+  /** An event as it is on the wire. */
+  event(path: string, type: string, object: unknown): Buffer {
+    return this.abilities.protobuf ? encodeEvent(kindOf(path), type, object) : Buffer.from(line(type, object))
+  }
+
+  /** Tells the watches of a collection once more what it told them as the last but `back`. */
+  repeat(path: string, back: number): void {
+    const change = this.#log.filter(change => change.path === path).at(-1 - back)
+    if (change !== undefined) this.send(path, this.event(path, change.type, change.object))
   }
 
   /** Sends bytes to the watches of a collection. */
@@ -156,7 +182,7 @@ export class FakeApi {
     this.put(path, object)
     this.mute(false)
     const { type, object: stored } = this.#log.at(-1) as Change
-    this.send(path, Buffer.from(line(type, stored)).subarray(0, bytes))
+    this.send(path, this.event(path, type, stored).subarray(0, bytes))
     // Two turns of the loop, so that the bytes are on their way before the reset.
     await new Promise(resolve => setTimeout(resolve, 2))
     this.reset()
@@ -177,12 +203,16 @@ export class FakeApi {
     if (type === 'DELETED') this.#collection(path).delete(keyOf(object))
     else this.#collection(path).set(keyOf(object), stored)
     this.#log.push({ version, path, type, object: stored })
-    if (!this.#muted) this.send(path, line(type, stored))
+    if (!this.#muted) this.send(path, this.event(path, type, stored))
   }
 
   #answer(request: IncomingMessage, response: ServerResponse): void {
     const url = new URL(request.url ?? '/', this.url)
     const asked = { path: url.pathname, watch: url.searchParams.has('watch'), query: url.searchParams }
+    if (!this.abilities.streams && asked.query.has('sendInitialEvents')) {
+      sendStatus(response, 422, 'sendInitialEvents: Forbidden: unless the WatchList feature gate is enabled')
+      return
+    }
     this.requests.push(asked)
     if (this.fault(asked, response)) return
     if (asked.watch) this.#watch(asked, response)
@@ -204,24 +234,47 @@ export class FakeApi {
       metadata.continue = `${path} ${this.requests.length}`
       this.#rests.set(metadata.continue, { version, items: items.slice(limit) })
     }
-    sendJson(response, 200, { kind: 'XList', metadata, items: items.slice(0, limit) })
+    this.sendList(path, response, metadata, items.slice(0, limit))
+  }
+
+  sendList(path: string, response: ServerResponse, metadata: Record<string, string>, items: readonly unknown[]): void {
+    if (this.abilities.protobuf) {
+      response.writeHead(200, { 'content-type': PROTOBUF })
+      response.end(encodeList(kindOf(path), metadata, items))
+    } else sendJson(response, 200, { kind: 'XList', metadata, items })
   }
 
   #watch({ path, query }: FakeRequest, response: ServerResponse): void {
-    const from = Number(query.get('resourceVersion'))
+    const initial = query.has('sendInitialEvents')
+    const from = initial ? this.#version : Number(query.get('resourceVersion'))
     if (from < this.#compacted) {
       sendStatus(response, 410, `too old resource version: ${from}`)
       return
     }
-    response.writeHead(200, { 'content-type': 'application/json' })
+    response.writeHead(200, {
+      'content-type': this.abilities.protobuf ? `${PROTOBUF};stream=watch` : 'application/json',
+    })
     response.flushHeaders()
+    if (initial) {
+      for (const object of this.#collection(path).values()) response.write(this.event(path, 'ADDED', object))
+      response.write(this.event(path, 'BOOKMARK', initialEnd(this.#version)))
+    }
     const watch = { path, response }
     this.#watches.add(watch)
     response.on('close', () => this.#watches.delete(watch))
     for (const change of this.#log) {
-      if (change.path === path && change.version > from) response.write(line(change.type, change.object))
+      if (change.path === path && change.version > from) response.write(this.event(path, change.type, change.object))
     }
   }
+}
+
+function kindOf(path: string): string {
+  return { [servicesPath]: 'Service', [slicesPath]: 'EndpointSlice' }[path] ?? 'Node'
+}
+
+/** The bookmark behind the last object of a list as a stream. */
+export function initialEnd(version: number): object {
+  return { metadata: { resourceVersion: String(version), annotations: { 'k8s.io/initial-events-end': 'true' } } }
 }
 
 export function keyOf(object: RawObject): string {

@@ -21,7 +21,7 @@ function short(events: readonly SourceEvent[]): string[] {
 
 function list(known: Known, objects: readonly RawObject[], now = 0) {
   const relist = known.relist()
-  relist.add(objects)
+  for (const object of objects) relist.add(object)
   return relist.finish(now)
 }
 
@@ -46,7 +46,7 @@ describe('lists', () => {
   test('one that breaks off changes nothing', () => {
     const known = new Known('Service')
     list(known, [at('1', service('a'))])
-    known.relist().add([headless('2')])
+    known.relist().add(headless('2'))
     expect(short(list(known, [headless('2')]).events)).toEqual(['-default/a'])
   })
 

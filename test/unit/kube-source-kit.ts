@@ -5,7 +5,7 @@ import { KubeSource, type KubeSourceOptions } from '../../src/k8s/kube-source.js
 import type { SourceEvent, WatchedKind } from '../../src/model/objects.js'
 
 /** Short waits, so that a test sees many tries; healthy connections are told apart by their own test. */
-export const quick = { minMs: 5, maxMs: 40, healthyMs: 60_000, idleMs: 30_000 } as const
+export const quick = { minMs: 5, maxMs: 40, healthyMs: 60_000, idleMs: 30_000, streamIdleMs: 200 } as const
 
 /** A source under test and what it told so far. */
 export class Watched {
@@ -20,6 +20,8 @@ export class Watched {
   opened = 0
   /** Watches given up for silence. */
   silent = 0
+  /** Times that lists as streams were given up. */
+  noStreams = 0
   /** Watch events and bookmarks. */
   heard = 0
   /** Called with each batch; may throw. */
@@ -40,6 +42,7 @@ export class Watched {
         onEvents: (_, events) => {
           this.heard += events
         },
+        onNoStream: () => this.noStreams++,
         onSilence: () => this.silent++,
         onError: (kind, error, retryMs) => this.errors.push({ kind, error, retryMs }),
       },

@@ -1,6 +1,7 @@
 import { createServer as createTcpServer } from 'node:net'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { LogFields, Logger } from '../../src/base/log.js'
+import { PROTOBUF } from '../../src/k8s/kube-proto.js'
 import type { KubeSourceOptions } from '../../src/k8s/kube-source.js'
 import {
   errorLine,
@@ -12,6 +13,7 @@ import {
   servicesPath as services,
   slicesPath,
 } from './kube-fake-api.js'
+import { encodeStatus } from './kube-proto-encode.js'
 import { until, Watched } from './kube-source-kit.js'
 
 let api: FakeApi
@@ -75,12 +77,14 @@ describe('the straight way', () => {
     expect(asked(nodesPath, false).get('fieldSelector')).toBe('metadata.name=node-a')
   })
 
-  test('a list of 1,203 objects comes in pages of 500 and as one batch', async () => {
+  test('a list of 1,203 objects comes in pages of 500, and in batches that leave room for other work', async () => {
     for (let i = 0; i < 1203; i++) api.put(services, service(`s${i}`))
     const watched = await synced()
     same(watched)
     expect(api.count(services, 'list')).toBe(3)
-    expect(watched.batches.filter(batch => batch.some(event => event.type === 'upsert'))).toHaveLength(1)
+    const batches = watched.batches.filter(batch => batch.some(event => event.type === 'upsert'))
+    expect(batches.map(batch => batch.length)).toEqual([500, 500, 204])
+    expect(batches[2]?.at(-1)).toEqual({ type: 'synced', kind: 'Service' })
   })
 
   test('the events of one chunk are one batch', async () => {
@@ -286,8 +290,8 @@ describe('faults', () => {
   })
 
   test('bookmarks alone keep a watch alive and move its place on', async () => {
-    const watched = await synced({ timing: { idleMs: 150 } })
-    for (let i = 0; i < 10; i++) {
+    const watched = await synced({ timing: { idleMs: 500 } })
+    for (let i = 0; i < 20; i++) {
       api.put(nodesPath, { metadata: { name: `other-${i}` } })
       for (const path of [services, slicesPath, nodesPath]) api.bookmark(path)
       await new Promise(resolve => setTimeout(resolve, 40))
@@ -297,7 +301,7 @@ describe('faults', () => {
     api.reset()
     await until(() => expect(api.openWatches).toBe(3))
     const versions = api.requests.filter(r => r.path === services && r.watch).map(r => r.query.get('resourceVersion'))
-    expect(versions).toEqual(['100', '110'])
+    expect(versions).toEqual(['100', '120'])
   })
 
   test.each([
@@ -324,7 +328,6 @@ describe('faults', () => {
     { name: 'HTML', body: '<html></html>' },
     { name: 'an object', body: '{}' },
     { name: 'items that are none', body: '{"metadata":{"resourceVersion":"1"},"items":{}}' },
-    { name: 'an item without name', body: '{"metadata":{"resourceVersion":"1"},"items":[{}]}' },
   ])('a list that is $name is no empty list', async ({ body }) => {
     api.put(services, service('a'))
     const watched = await synced()
@@ -341,6 +344,81 @@ describe('faults', () => {
     await until(() => same(watched))
     expect(watched.told).toEqual(['+default/a', '+default/b'])
     expect(watched.kinds()).toContain('garbled')
+  })
+
+  test('nothing is removed on the word of a list with an object without name', async () => {
+    api.put(services, service('a'))
+    const watched = await synced()
+    let wrong = 1
+    api.fault = (request, response) => {
+      if (request.watch || request.path !== services || wrong-- <= 0) return false
+      response.end('{"metadata":{"resourceVersion":"102"},"items":[{}]}')
+      return true
+    }
+    api.compact()
+    api.put(services, service('b'))
+    api.compact()
+    api.reset()
+    const problems = () => watched.batches.flat().filter(({ type }) => type === 'problem')
+    await until(() => expect(problems()).toHaveLength(1))
+    expect(problems()[0]).toMatchObject({ where: 'list of every Service', field: 'items' })
+    expect(watched.told).toEqual(['+default/a'])
+    // Once the server answers properly, the next list tells the rest and takes the problem back.
+    api.put(services, service('c'))
+    api.compact()
+    api.reset()
+    await until(() => same(watched))
+    expect(watched.told.sort()).toEqual(['+default/a', '+default/b', '+default/c'])
+    expect(watched.batches.flat()).toContainEqual({ type: 'resolved', where: 'list of every Service' })
+  })
+
+  test.each([{ how: 'a status' }, { how: 'an event' }, { how: 'silence' }, { how: 'an early end' }])(
+    'a server that streams no list says so by $how: lists in pages, and watches',
+    async ({ how }) => {
+      const able = await new FakeApi({ protobuf: true, streams: true }).listen()
+      able.put(services, service('a'))
+      able.fault = ({ path, query }, response) => {
+        if (path !== services || !query.has('sendInitialEvents')) return false
+        if (how === 'a status') sendStatus(response, 422, 'sendInitialEvents is forbidden')
+        else {
+          response.writeHead(200, { 'content-type': `${PROTOBUF};stream=watch` })
+          response.flushHeaders()
+          if (how === 'an event') response.end(able.event(path, 'ERROR', { kind: 'Status', code: 500, message: 'no' }))
+          if (how === 'an early end') response.end(able.event(path, 'ADDED', service('a')))
+        }
+        return true
+      }
+      const watched = await new Watched([able.url]).start()
+      try {
+        await until(() => expect(watched.synced.size).toBe(3))
+        expect(able.count(services, 'list')).toBe(1)
+        expect(watched.noStreams).toBe(1)
+        expect(watched.errors).toHaveLength(how === 'an early end' ? 1 : 0)
+        await until(() => expect(watched.opened).toBe(3))
+        able.put(services, service('b'))
+        await until(() => expect(watched.told).toEqual(['+default/a', '+default/b']))
+      } finally {
+        await watched.source.stop()
+        await able.close()
+      }
+    },
+  )
+
+  test('an error of the server in protobuf is told in its own words', async () => {
+    const refuse = { kind: 'Status', code: 403, message: 'services is forbidden' }
+    api.fault = (_, response) => {
+      response.writeHead(403, { 'content-type': PROTOBUF })
+      response.end(encodeStatus(refuse))
+      return true
+    }
+    const watched = new Watched([api.url])
+    await watched.start()
+    try {
+      await until(() => expect(watched.errors.length).toBeGreaterThan(0))
+      expect(watched.errors[0]?.error.message).toMatch(/status 403: services is forbidden; the role/)
+    } finally {
+      await watched.source.stop()
+    }
   })
 
   test('an invalid object is reported, keeps its last good state and does not stop the others', async () => {
@@ -405,6 +483,7 @@ test('the log says once that the server is away, counts, and says when it is bac
   const watched = await synced({ log, timing: { minMs: 1, maxMs: 2 } })
   expect(watched.errors).toHaveLength(45)
   expect(lines.filter(text => !text.startsWith('debug'))).toEqual([
+    'info the API server streams no lists; they are read in pages',
     'warn the API server cannot be read 1',
     'warn the API server cannot be read 21',
     'warn the API server cannot be read 41',
