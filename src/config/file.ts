@@ -28,7 +28,7 @@ const PATHS = KUBE_PROXY_FIELDS.flatMap(field => field.path ?? [])
 /**
  * Reads a configuration file: one YAML mapping of waggle's names to values, a
  * KubeProxyConfiguration, or both as two documents, in any order. kube-proxy reads the
- * first document of a file alone, so it and waggle can share one.
+ * first document of a YAML file alone (1.36), so it and waggle can share one.
  */
 export function parseConfigFile(path: string, text: string): ConfigFile {
   const lines = new LineCounter()

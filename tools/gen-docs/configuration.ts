@@ -50,7 +50,7 @@ function kubeProxy(): string {
 
 \`--config\` also takes a \`KubeProxyConfiguration\` of \`kubeproxy.config.k8s.io/v1alpha1\`, and \`waggle run\` kube-proxy's
 flags. waggle's own settings may stand in the same file, as a second YAML document without \`kind\`; kube-proxy reads the
-first document alone. There, and among flags, waggle's own name counts before kube-proxy's. Unlike in kube-proxy, flags
+first document alone, unless the file begins as JSON. There, and among flags, waggle's own name counts before kube-proxy's. Unlike in kube-proxy, flags
 count before the file.
 
 \`\`\`yaml
