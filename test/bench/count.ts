@@ -1,6 +1,6 @@
-import { execFileSync, spawn } from 'node:child_process'
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdirSync, readFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { Effort } from './effort.js'
@@ -37,7 +37,7 @@ export async function count(progress: (line: string) => void, _effort: Effort): 
     const results = join(ROOT, 'build/bench')
     mkdirSync(results, { recursive: true })
     const out = join(results, `counted-${process.pid}.json`)
-    world.later(() => execFileSync('rm', ['-f', out]))
+    world.later(() => rmSync(out, { force: true }))
     progress(`Linux ${KERNEL} in an emulated machine`)
     const machine = spawn(
       'tools/with-kernel',
@@ -45,8 +45,10 @@ export async function count(progress: (line: string) => void, _effort: Effort): 
         ...['--count', '--results', results, '--timeout', String(LIMIT_SECONDS), KERNEL],
         ...[process.execPath, join(results, 'counted.mjs'), world.dir, out],
       ],
-      { cwd: ROOT, stdio: ['ignore', 'pipe', 'pipe'] },
+      { cwd: ROOT, stdio: ['ignore', 'pipe', 'pipe'], detached: true },
     )
+    // A group of its own, so that the emulator ends with it.
+    world.later(() => endGroup(machine))
     const lines: string[] = []
     for (const stream of [machine.stdout, machine.stderr]) {
       createInterface(stream).on('line', line => void lines.push(line))
@@ -58,4 +60,9 @@ export async function count(progress: (line: string) => void, _effort: Effort): 
   } finally {
     world.close()
   }
+}
+
+function endGroup(child: ChildProcess): void {
+  if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return
+  process.kill(-child.pid, 'SIGTERM')
 }
