@@ -1,7 +1,7 @@
 import type { Config } from '../config/config.js'
 import { LAYOUTS } from '../dataplane/iptables/profile.js'
 import { render, TABLES } from '../dataplane/iptables/render.js'
-import { NFTABLES_TABLE } from '../dataplane/nftables/nftables-dataplane.js'
+import { NFTABLES_TABLE } from '../dataplane/nftables/cleanup.js'
 import { renderTable } from '../dataplane/nftables/render-table.js'
 import type { Family } from '../model/address.js'
 import type { DesiredState } from '../model/desired.js'

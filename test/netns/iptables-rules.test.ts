@@ -10,7 +10,7 @@ import { readSave } from '../../src/dataplane/iptables/save-text.js'
 import { hostVariant, Iptables } from '../../src/dataplane/iptables/tools.js'
 import { type RunTool, runTool } from '../../src/dataplane/rules/run-tool.js'
 import type { DesiredState } from '../../src/model/desired.js'
-import { DOCUMENTED, DOCUMENTED_RULES, desired, NODE, OPTIONS, service } from '../unit/iptables-kit.js'
+import { DOCUMENTED_RULES, desired, EVERY_KIND, NODE, OPTIONS, service, WEB } from '../unit/iptables-kit.js'
 import { CANNOT_RUN, titled } from './test-lab.js'
 
 /** Rules in a real kernel: what is written is what iptables-save lists, and nothing else is touched. */
@@ -18,34 +18,12 @@ import { CANNOT_RUN, titled } from './test-lab.js'
 const NETNS = `waggle-iptables-${process.pid}`
 const inside: RunTool = (tool, args, input) => runTool('ip', ['netns', 'exec', NETNS, tool, ...args], input)
 
-const WEB = {
-  ip: '10.96.0.7',
-  ports: [{ name: 'http', port: 80, nodePort: 30080 }],
-  endpoints: ['10.244.1.11', '10.244.2.11'],
-  here: ['10.244.1.11'],
-  spec: {
-    type: 'LoadBalancer',
-    externalTrafficPolicy: 'Local',
-    externalIPs: ['198.51.100.7'],
-    loadBalancerSourceRanges: ['203.0.113.0/24', '192.168.0.0/16'],
-    sessionAffinity: 'ClientIP',
-    sessionAffinityConfig: { clientIP: { timeoutSeconds: 50 } },
-  },
-  status: { loadBalancer: { ingress: [{ ip: '198.51.100.9', ipMode: 'VIP' }] } },
-}
-const OBJECTS = [
-  ...DOCUMENTED,
-  ...service('web', WEB),
-  ...service('empty', { ip: '10.96.0.8', ports: [{ port: 80 }], endpoints: [] }),
-  ...service('six', {
-    ip: '2001:db8:96::7',
-    ports: [{ port: 80 }, { name: 'dns', protocol: 'UDP', port: 53 }],
-    endpoints: ['2001:db8:244:1::11', '2001:db8:244:2::11'],
-  }),
-]
-
 describe.skipIf(CANNOT_RUN).each(['nft', 'legacy'] as const)(titled('iptables-%s'), variant => {
-  beforeEach(() => void execFileSync('ip', ['netns', 'add', NETNS]))
+  beforeEach(async () => {
+    execFileSync('ip', ['netns', 'add', NETNS])
+    // As the documents' kube-proxy has it; waggle itself never sets it.
+    await inside('sysctl', ['-qw', 'net.ipv4.conf.all.route_localnet=1'])
+  })
   afterEach(() => void execFileSync('ip', ['netns', 'del', NETNS]))
 
   const start = async () => {
@@ -70,7 +48,7 @@ describe.skipIf(CANNOT_RUN).each(['nft', 'legacy'] as const)(titled('iptables-%s
 
   test('iptables-save lists what was rendered, the documents listings among it', async () => {
     const dataplane = await start()
-    const state = desired(OBJECTS)
+    const state = desired(EVERY_KIND)
     const report = await dataplane.apply(...all(state))
     expect(report).toMatchObject({ revision: state.revision, failed: [] })
     expect(report.writes).toBeGreaterThan(100)
@@ -87,8 +65,16 @@ describe.skipIf(CANNOT_RUN).each(['nft', 'legacy'] as const)(titled('iptables-%s
     for (const line of DOCUMENTED_RULES) expect(lines).toContain(line)
   })
 
+  test('without route_localnet no node port is promised on loopback addresses', async () => {
+    await inside('sysctl', ['-qw', 'net.ipv4.conf.all.route_localnet=0'])
+    await (await start()).apply(...all(desired(EVERY_KIND)))
+    const jump = (await rules()).find(line => line.endsWith('-j KUBE-NODEPORTS') && line.includes('addrtype'))
+    expect(jump).toContain('! -d 127.0.0.0/8')
+    expect(await inside('sysctl', ['-n', 'net.ipv4.conf.all.route_localnet'])).toBe('0\n')
+  })
+
   test('a second agent finds everything as it wants it and writes nothing', async () => {
-    const state = desired(OBJECTS)
+    const state = desired(EVERY_KIND)
     await (await start()).apply(...all(state))
     const before = await saved()
     expect((await (await start()).apply(...all(state))).writes).toBe(0)
@@ -97,8 +83,8 @@ describe.skipIf(CANNOT_RUN).each(['nft', 'legacy'] as const)(titled('iptables-%s
 
   test('a change writes its own chains', async () => {
     const dataplane = await start()
-    await dataplane.apply(...all(desired(OBJECTS)))
-    const state = desired([...OBJECTS, ...service('web', { ...WEB, endpoints: ['10.244.1.11', '10.244.2.12'] })])
+    await dataplane.apply(...all(desired(EVERY_KIND)))
+    const state = desired([...EVERY_KIND, ...service('web', { ...WEB, endpoints: ['10.244.1.11', '10.244.2.12'] })])
     const report = await dataplane.apply(state, new Set(['default/web:http/TCP/IPv4']), true)
     expect(report).toMatchObject({ services: 1, failed: [] })
     // The list, the new endpoint, and the chain of the old one that goes.
@@ -110,17 +96,17 @@ describe.skipIf(CANNOT_RUN).each(['nft', 'legacy'] as const)(titled('iptables-%s
 
   test('a Service that goes leaves nothing behind', async () => {
     const dataplane = await start()
-    const without = desired(OBJECTS.filter(each => !JSON.stringify(each).includes('"web')))
+    const without = desired(EVERY_KIND.filter(each => !JSON.stringify(each).includes('"web')))
     await dataplane.apply(...all(without))
     const before = withoutStamps(await saved())
-    await dataplane.apply(...all(desired(OBJECTS)))
+    await dataplane.apply(...all(desired(EVERY_KIND)))
     expect(withoutStamps(await saved())).not.toBe(before)
     await dataplane.apply(without, new Set(['default/web:http/TCP/IPv4']), true)
     expect(sorted(await saved())).toEqual(sorted(before))
   })
 
   test('while lists are missing, what an earlier run left goes on', async () => {
-    await (await start()).apply(...all(desired(OBJECTS)))
+    await (await start()).apply(...all(desired(EVERY_KIND)))
     const dataplane = await start()
     const part = desired([NODE, ...service('web', WEB)])
     await dataplane.apply(part, undefined, false)
@@ -149,7 +135,7 @@ describe.skipIf(CANNOT_RUN).each(['nft', 'legacy'] as const)(titled('iptables-%s
     )
     const before = sorted(await saved())
     const dataplane = await start()
-    await dataplane.apply(...all(desired(OBJECTS)))
+    await dataplane.apply(...all(desired(EVERY_KIND)))
     expect(sorted(await saved())).toEqual(expect.arrayContaining(before))
     expect((await cleanupIptables(true, inside)).length).toBeGreaterThan(20)
     expect(sorted(await saved()).length).toBeGreaterThan(before.length)
@@ -161,7 +147,7 @@ describe.skipIf(CANNOT_RUN).each(['nft', 'legacy'] as const)(titled('iptables-%s
 
   test('flushed rules are written anew at the next periodic apply', async () => {
     const dataplane = await start()
-    const state = desired(OBJECTS)
+    const state = desired(EVERY_KIND)
     await dataplane.apply(...all(state))
     const before = sorted(await saved())
     for (const table of ['nat', 'filter', 'mangle']) {
@@ -175,10 +161,10 @@ describe.skipIf(CANNOT_RUN).each(['nft', 'legacy'] as const)(titled('iptables-%s
 
   test('one Service that the kernel refuses fails alone, and its old rules stay', async () => {
     const dataplane = await start()
-    await dataplane.apply(...all(desired(OBJECTS)))
+    await dataplane.apply(...all(desired(EVERY_KIND)))
     const bad = service('bad', { ip: '10.96.0.9', ports: [{ port: 80 }], endpoints: ['10.244.1.11'] })
     const more = service('more', { ip: '10.96.0.10', ports: [{ port: 81 }], endpoints: ['10.244.1.12'] })
-    const state = desired([...OBJECTS, ...bad, ...more])
+    const state = desired([...EVERY_KIND, ...bad, ...more])
     // iptables does not know the protocol that one rule of this Service asks for.
     const refusing: RunTool = (tool, args, input) =>
       inside(tool, args, input?.replace(/-d 10\.96\.0\.9\/32 -p tcp/g, '-d 10.96.0.9/32 -p nonsense'))

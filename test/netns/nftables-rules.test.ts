@@ -2,10 +2,11 @@ import { execFileSync } from 'node:child_process'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { systemClock } from '../../src/base/clock.js'
 import { silentLogger } from '../../src/base/log.js'
-import { cleanupNftables, NftablesDataplane } from '../../src/dataplane/nftables/nftables-dataplane.js'
+import { cleanupNftables } from '../../src/dataplane/nftables/cleanup.js'
+import { NftablesDataplane } from '../../src/dataplane/nftables/nftables-dataplane.js'
 import { type RunTool, runTool } from '../../src/dataplane/rules/run-tool.js'
 import type { DesiredState } from '../../src/model/desired.js'
-import { DOCUMENTED, desired, NODE, service } from '../unit/iptables-kit.js'
+import { desired, EVERY_KIND, NODE, service, WEB } from '../unit/iptables-kit.js'
 import { CANNOT_RUN, titled } from './test-lab.js'
 
 /** Tables in a real kernel: a restart finds them as it wants them, a change writes what changed, nothing else is touched. */
@@ -13,31 +14,6 @@ import { CANNOT_RUN, titled } from './test-lab.js'
 const NETNS = `waggle-nftables-${process.pid}`
 const inside: RunTool = (tool, args, input) => runTool('ip', ['netns', 'exec', NETNS, tool, ...args], input)
 
-const WEB = {
-  ip: '10.96.0.7',
-  ports: [{ name: 'http', port: 80, nodePort: 30080 }],
-  endpoints: ['10.244.1.11', '10.244.2.11'],
-  here: ['10.244.1.11'],
-  spec: {
-    type: 'LoadBalancer',
-    externalTrafficPolicy: 'Local',
-    externalIPs: ['198.51.100.7'],
-    loadBalancerSourceRanges: ['203.0.113.0/24', '192.168.0.0/16'],
-    sessionAffinity: 'ClientIP',
-    sessionAffinityConfig: { clientIP: { timeoutSeconds: 50 } },
-  },
-  status: { loadBalancer: { ingress: [{ ip: '198.51.100.9', ipMode: 'VIP' }] } },
-}
-const OBJECTS = [
-  ...DOCUMENTED,
-  ...service('web', WEB),
-  ...service('empty', { ip: '10.96.0.8', ports: [{ port: 80 }], endpoints: [] }),
-  ...service('six', {
-    ip: '2001:db8:96::7',
-    ports: [{ port: 80 }, { name: 'dns', protocol: 'UDP', port: 53 }],
-    endpoints: ['2001:db8:244:1::11', '2001:db8:244:2::11'],
-  }),
-]
 const ID = 'default/web:http/TCP/IPv4'
 
 describe.skipIf(CANNOT_RUN)(titled('nftables'), () => {
@@ -63,7 +39,7 @@ describe.skipIf(CANNOT_RUN)(titled('nftables'), () => {
 
   test('frontends are elements that lead to chains', async () => {
     const dataplane = await start()
-    const state = desired(OBJECTS)
+    const state = desired(EVERY_KIND)
     expect(await dataplane.apply(...all(state))).toMatchObject({ revision: state.revision, failed: [] })
     const text = await list()
     for (const part of [
@@ -84,7 +60,7 @@ describe.skipIf(CANNOT_RUN)(titled('nftables'), () => {
   })
 
   test('a second agent finds everything as it wants it and writes nothing', async () => {
-    const state = desired(OBJECTS)
+    const state = desired(EVERY_KIND)
     await (await start()).apply(...all(state))
     const before = await list()
     expect((await (await start()).apply(...all(state))).writes).toBe(0)
@@ -93,8 +69,8 @@ describe.skipIf(CANNOT_RUN)(titled('nftables'), () => {
 
   test('a change writes what changed, and what it left unused goes a second later', async () => {
     const dataplane = await start()
-    await dataplane.apply(...all(desired(OBJECTS)))
-    const state = desired([...OBJECTS, ...service('web', { ...WEB, endpoints: ['10.244.1.11', '10.244.2.12'] })])
+    await dataplane.apply(...all(desired(EVERY_KIND)))
+    const state = desired([...EVERY_KIND, ...service('web', { ...WEB, endpoints: ['10.244.1.11', '10.244.2.12'] })])
     const { writes, failed } = await dataplane.apply(state, new Set([ID]), true)
     expect(failed).toEqual([])
     // The list of three rules, a chain, a set and a tuple of the new endpoint; a chain and a tuple of the old one.
@@ -111,14 +87,14 @@ describe.skipIf(CANNOT_RUN)(titled('nftables'), () => {
 
   test('a Service that goes leaves nothing behind, and one that returns at once is not deleted', async () => {
     const dataplane = await start()
-    const without = desired(OBJECTS.filter(each => !JSON.stringify(each).includes('"web')))
+    const without = desired(EVERY_KIND.filter(each => !JSON.stringify(each).includes('"web')))
     await dataplane.apply(...all(without))
     const before = await list()
-    await dataplane.apply(desired(OBJECTS), new Set([ID]), true)
+    await dataplane.apply(desired(EVERY_KIND), new Set([ID]), true)
     const full = await list()
     expect(full).not.toBe(before)
     await dataplane.apply(without, new Set([ID]), true)
-    await dataplane.apply(desired(OBJECTS), new Set([ID]), true)
+    await dataplane.apply(desired(EVERY_KIND), new Set([ID]), true)
     now += 1500
     await dataplane.housekeep()
     expect(sorted(await list())).toEqual(sorted(full))
@@ -129,7 +105,7 @@ describe.skipIf(CANNOT_RUN)(titled('nftables'), () => {
   })
 
   test('what an earlier run left goes on until everything is known, then goes', async () => {
-    await (await start()).apply(...all(desired(OBJECTS)))
+    await (await start()).apply(...all(desired(EVERY_KIND)))
     const dataplane = await start()
     const part = desired([NODE, ...service('web', WEB)])
     await dataplane.apply(part, undefined, false)
@@ -147,7 +123,7 @@ describe.skipIf(CANNOT_RUN)(titled('nftables'), () => {
       'table ip docker {\n\tchain nat {\n\t\ttype nat hook prerouting priority dstnat; policy accept;\n\t}\n}\n'
     await inside('nft', ['-f', '-'], foreign)
     const dataplane = await start()
-    await dataplane.apply(...all(desired(OBJECTS)))
+    await dataplane.apply(...all(desired(EVERY_KIND)))
     expect(await inside('nft', ['list', 'table', 'ip', 'docker'])).toBe(foreign)
     expect(await cleanupNftables('waggle', true, inside)).toEqual(['table ip waggle', 'table ip6 waggle'])
     await dataplane.cleanup()
@@ -157,7 +133,7 @@ describe.skipIf(CANNOT_RUN)(titled('nftables'), () => {
 
   test('a flushed ruleset is written anew at the next periodic apply', async () => {
     const dataplane = await start()
-    const state = desired(OBJECTS)
+    const state = desired(EVERY_KIND)
     await dataplane.apply(...all(state))
     const before = sorted(await list())
     for (const flush of ['flush ruleset', 'flush chain ip waggle services']) {
@@ -177,18 +153,18 @@ ${chain}
 `,
     )
     const dataplane = await start()
-    await dataplane.apply(...all(desired(OBJECTS)))
+    await dataplane.apply(...all(desired(EVERY_KIND)))
     expect(await list()).toMatch(/chain nat-prerouting \{\s+type nat hook prerouting priority dstnat;/)
   })
 
   test('one Service that the kernel refuses fails alone, and its old rules stay', async () => {
-    await (await start()).apply(...all(desired(OBJECTS)))
+    await (await start()).apply(...all(desired(EVERY_KIND)))
     const bad = service('bad', { ip: '10.96.0.9', ports: [{ port: 80 }], endpoints: ['10.244.1.11'] })
     const more = service('more', { ip: '10.96.0.10', ports: [{ port: 81 }], endpoints: ['10.244.1.12'] })
     const dataplane = await start((tool, args, input) =>
       inside(tool, args, input?.replace(/\{ 10\.96\.0\.9 \. tcp/g, '{ 10.96.0.9 . nonsense')),
     )
-    const { failed } = await dataplane.apply(...all(desired([...OBJECTS, ...bad, ...more])))
+    const { failed } = await dataplane.apply(...all(desired([...EVERY_KIND, ...bad, ...more])))
     expect(failed.map(each => each.id)).toEqual(['default/bad:/TCP/IPv4'])
     expect(failed[0]?.error?.message).toContain('nonsense')
     const text = await list()

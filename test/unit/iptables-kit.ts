@@ -128,3 +128,31 @@ export const DOCUMENTED_RULES = `
 `
   .trim()
   .split('\n')
+
+/** A Service with everything that makes rules of its own. */
+export const WEB = {
+  ip: '10.96.0.7',
+  ports: [{ name: 'http', port: 80, nodePort: 30080 }],
+  endpoints: ['10.244.1.11', '10.244.2.11'],
+  here: ['10.244.1.11'],
+  spec: {
+    type: 'LoadBalancer',
+    externalTrafficPolicy: 'Local',
+    externalIPs: ['198.51.100.7'],
+    loadBalancerSourceRanges: ['203.0.113.0/24', '192.168.0.0/16'],
+    sessionAffinity: 'ClientIP',
+    sessionAffinityConfig: { clientIP: { timeoutSeconds: 50 } },
+  },
+  status: { loadBalancer: { ingress: [{ ip: '198.51.100.9', ipMode: 'VIP' }] } },
+}
+/** A Service for each kind of rule, and those of the documents. */
+export const EVERY_KIND = [
+  ...DOCUMENTED,
+  ...service('web', WEB),
+  ...service('empty', { ip: '10.96.0.8', ports: [{ port: 80 }], endpoints: [] }),
+  ...service('six', {
+    ip: '2001:db8:96::7',
+    ports: [{ port: 80 }, { name: 'dns', protocol: 'UDP', port: 53 }],
+    endpoints: ['2001:db8:244:1::11', '2001:db8:244:2::11'],
+  }),
+]

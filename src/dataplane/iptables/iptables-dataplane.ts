@@ -1,22 +1,16 @@
-import { readFileSync } from 'node:fs'
-import type { Clock } from '../../base/clock.js'
 import { messageOf } from '../../base/errors.js'
 import type { Logger } from '../../base/log.js'
-import type { Family } from '../../model/address.js'
-import type { DesiredState } from '../../model/desired.js'
 import type { IptablesProfile, IptablesVariant } from '../../model/iptables.js'
-import type { ApplyReport, Dataplane, Missing } from '../dataplane.js'
-import type { Inspection } from '../inspection.js'
-import { type RunTool, runTool } from '../rules/run-tool.js'
-import { StaleUdp } from '../rules/stale-udp.js'
+import type { Missing } from '../dataplane.js'
+import { RulesDataplane, type RulesOptions } from '../rules/rules-dataplane.js'
 import { cleanupIptables } from './cleanup.js'
-import { FamilyRules } from './family-rules.js'
+import { IptablesFamily } from './iptables-family.js'
 import { LAYOUTS } from './profile.js'
 import type { RenderOptions } from './render.js'
 import type { LocalMatch } from './render-port.js'
 import { hostVariant, Iptables } from './tools.js'
 
-export interface IptablesOptions {
+export interface IptablesOptions extends RulesOptions {
   /** Whose rules' shape is written. */
   readonly profile: IptablesProfile
   /** auto: the one that the host uses. */
@@ -28,52 +22,30 @@ export interface IptablesOptions {
   readonly local?: LocalMatch
   /** Where the host has route_localnet set; it is never set here, as it opens the loopback addresses to neighbours. */
   readonly localhostNodePorts: boolean
-  readonly logger: Logger
-  readonly clock: Clock
-  /** How tools of the host are run. */
-  readonly run?: RunTool
 }
 
-const FAMILIES: readonly Family[] = ['IPv4', 'IPv6']
-/** Rules of a big cluster take long to read; kube-proxy compares everything once an hour, too. */
-const FULL_MS = 3_600_000
-
 /** kube-proxy's iptables mode, with its names and shapes: a way back, and something to compare with. */
-export class IptablesDataplane implements Dataplane {
+export class IptablesDataplane extends RulesDataplane {
   readonly name = 'iptables'
   readonly #options: IptablesOptions
-  readonly #families = new Map<Family, FamilyRules>()
-  readonly #staleUdp: StaleUdp
-  #fullAt = 0
-  readonly #run: RunTool
+  readonly #logger: Logger
 
   constructor(options: IptablesOptions) {
+    super(options)
     this.#options = options
-    this.#run = options.run ?? runTool
-    this.#staleUdp = new StaleUdp(options.logger, this.#run)
+    this.#logger = options.logger
   }
 
   async probe(): Promise<readonly Missing[]> {
-    const missing: Missing[] = []
-    const need = async (tool: string, args: readonly string[], remedy: string) => {
-      try {
-        await this.#run(tool, args)
-      } catch (error) {
-        missing.push({ what: messageOf(error), remedy })
-      }
-    }
-    await need('iptables', ['--version'], 'install iptables')
-    await need('conntrack', ['--version'], 'install conntrack (conntrack-tools)')
-    return missing
+    return this.missingOf({ iptables: 'iptables', conntrack: 'conntrack (conntrack-tools)' })
   }
 
-  /** Finds out how rules are written here. Rules of an earlier run stay in force; the first apply adopts them. */
   async start(): Promise<void> {
-    const { profile, masqueradeAll, anyNodeAddress, localhostNodePorts, local, logger } = this.#options
-    for (const family of FAMILIES) {
+    const { profile, masqueradeAll, anyNodeAddress, localhostNodePorts, local } = this.#options
+    for (const family of ['IPv4', 'IPv6'] as const) {
       try {
-        const variant = this.#options.variant === 'auto' ? await hostVariant(family, this.#run) : this.#options.variant
-        const iptables = new Iptables(family, variant, this.#run)
+        const variant = this.#options.variant === 'auto' ? await hostVariant(family, this.run) : this.#options.variant
+        const iptables = new Iptables(family, variant, this.run)
         // An IPv4-only kernel has no tables for IPv6; there is nothing to serve then.
         await iptables.save('filter')
         const options: RenderOptions = {
@@ -82,75 +54,29 @@ export class IptablesDataplane implements Dataplane {
           masqueradeAll,
           randomFully: await iptables.randomFully(),
           anyNodeAddress,
-          localhostNodePorts: localhostNodePorts && isOn('conf/all/route_localnet', 'ipv4'),
-          liberalConntrack: isOn('nf_conntrack_tcp_be_liberal', 'netfilter'),
+          localhostNodePorts: localhostNodePorts && (await this.#isOn('ipv4/conf/all/route_localnet')),
+          liberalConntrack: await this.#isOn('netfilter/nf_conntrack_tcp_be_liberal'),
           ...(local && { local }),
         }
-        this.#families.set(family, new FamilyRules(iptables, options))
-        logger.info('iptables', {
-          family,
-          variant,
-          profile,
-          masquerade: options.randomFully ? 'random-fully' : 'plain',
-        })
+        this.families.set(family, new IptablesFamily(iptables, options))
+        const masquerade = options.randomFully ? 'random-fully' : 'plain'
+        this.#logger.info('iptables', { family, variant, profile, masquerade })
       } catch (error) {
         if (family === 'IPv4') throw error
-        logger.warn('no iptables for IPv6: only IPv4 is served', { error: messageOf(error) })
+        this.#logger.warn('no iptables for IPv6: only IPv4 is served', { error: messageOf(error) })
       }
     }
-    this.#fullAt = 0
   }
-
-  async apply(desired: DesiredState, changed: ReadonlySet<string> | undefined, prune: boolean): Promise<ApplyReport> {
-    const { clock, logger } = this.#options
-    const now = clock.monotonic()
-    let services = 0
-    let writes = 0
-    const failed = []
-    for (const [family, rules] of this.#families) {
-      if (changed === undefined) {
-        const due = now >= this.#fullAt
-        const lost = !due && (await rules.isLost())
-        if (lost) logger.warn('rules were flushed by somebody else; writing them anew', { family })
-        if (due || lost) rules.distrust()
-      }
-      const report = await rules.apply(desired, changed, prune)
-      services += report.services
-      writes += report.writes
-      failed.push(...report.failed)
-    }
-    if (changed === undefined && now >= this.#fullAt) this.#fullAt = now + FULL_MS
-    this.#staleUdp.applied(desired, changed)
-    if (prune) await this.#staleUdp.end(desired, this.#families.keys())
-    return { revision: desired.revision, services, writes, failed }
-  }
-
-  /** Rules hold for all devices. */
-  setDevices(): void {}
-
-  /** Nothing is attached that could be lost; flushed rules are found by the periodic apply. */
-  async housekeep(): Promise<readonly string[]> {
-    return []
-  }
-
-  /** The kernel counts packets at its rules: `iptables-save --counters`. */
-  counters(): Pick<Inspection, 'outcomes' | 'maps' | 'flowCounts'> {
-    return { outcomes: [], maps: [], flowCounts: { evicted: 0, sourcePortFlows: 0, sourcePortTries: 0 } }
-  }
-
-  /** Rules stay as they are. */
-  async stop(): Promise<void> {}
 
   async cleanup(): Promise<void> {
-    await cleanupIptables(false, this.#run)
+    await cleanupIptables(false, this.run)
   }
-}
 
-/** Whether a switch of the network namespace is on; off where the kernel does not have it. */
-function isOn(name: string, folder: 'ipv4' | 'netfilter'): boolean {
-  try {
-    return readFileSync(`/proc/sys/net/${folder}/${name}`, 'utf8').trim() === '1'
-  } catch {
-    return false
+  /** Whether a switch below /proc/sys/net is on; off where the kernel does not have it. */
+  async #isOn(name: string): Promise<boolean> {
+    return this.run('cat', [`/proc/sys/net/${name}`]).then(
+      text => text.trim() === '1',
+      () => false,
+    )
   }
 }

@@ -1,6 +1,7 @@
 import { type Address, formatEndpoint } from '../../model/address.js'
 import type { Cidr } from '../../model/cidr.js'
 import type { Backend, Frontend, FrontendKind, ServicePort } from '../../model/desired.js'
+import { listsOf } from '../rules/lists.js'
 import { endpointChain, portChain, portText } from './names.js'
 import type { Layout } from './profile.js'
 import { network, probability, rule } from './rule.js'
@@ -66,16 +67,11 @@ class PortRenderer {
   }
 
   render(): PortRules {
-    const { internalLocal, externalLocal, backends } = this.#port
-    const cluster = backends.filter(each => each.inCluster)
-    const local = backends.filter(each => each.inLocal)
-    const external = this.#port.frontends.some(each => each.kind !== 'ClusterIP')
-    const some = cluster.length > 0 || local.length > 0
-    this.#internal(internalLocal ? local : cluster, some)
-    if (external) this.#external(externalLocal ? local : cluster, some)
-    // Pods and the node dial past an external policy, so the cluster's list is there for them.
-    if (cluster.length > 0 && (!internalLocal || external)) this.#list('SVC', cluster)
-    if (local.length > 0 && (internalLocal || (externalLocal && external))) this.#list('SVL', local)
+    const lists = listsOf(this.#port)
+    this.#internal(lists.internal, lists.some)
+    if (lists.isExternal) this.#external(lists.external, lists.some)
+    if (lists.usesCluster) this.#list('SVC', lists.cluster)
+    if (lists.usesLocal) this.#list('SVL', lists.local)
     return {
       services: this.#services,
       nodePorts: this.#nodePorts,

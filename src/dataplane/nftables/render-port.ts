@@ -1,6 +1,7 @@
 import type { Address, Family } from '../../model/address.js'
 import type { Cidr } from '../../model/cidr.js'
 import type { Backend, Frontend, FrontendKind, ServicePort } from '../../model/desired.js'
+import { listsOf } from '../rules/lists.js'
 import { type Chain, commented, type Declaration, type Element, type PortContent } from './content.js'
 import { endpointName, portName } from './names.js'
 
@@ -54,16 +55,11 @@ class PortRenderer {
   }
 
   render(): PortContent {
-    const { internalLocal, externalLocal, backends } = this.#port
-    const cluster = backends.filter(each => each.inCluster)
-    const local = backends.filter(each => each.inLocal)
-    const external = this.#port.frontends.some(each => each.kind !== 'ClusterIP')
-    const some = cluster.length > 0 || local.length > 0
-    this.#internal(internalLocal ? local : cluster, some)
-    if (external) this.#external(externalLocal ? local : cluster, some)
-    // Pods and the node dial past an external policy, so the cluster's list is there for them.
-    if (cluster.length > 0 && (!internalLocal || external)) this.#list('service', cluster)
-    if (local.length > 0 && (internalLocal || (externalLocal && external))) this.#list('local', local)
+    const lists = listsOf(this.#port)
+    this.#internal(lists.internal, lists.some)
+    if (lists.isExternal) this.#external(lists.external, lists.some)
+    if (lists.usesCluster) this.#list('service', lists.cluster)
+    if (lists.usesLocal) this.#list('local', lists.local)
     return { sets: this.#sets, chains: this.#chains, elements: this.#elements }
   }
 

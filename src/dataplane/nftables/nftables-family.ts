@@ -1,5 +1,5 @@
 import type { DesiredState, ServicePort } from '../../model/desired.js'
-import type { ServiceStatus } from '../dataplane.js'
+import { type FamilyReport, type FamilyRules, familyReport } from '../rules/rules-dataplane.js'
 import { type RunTool, ToolError } from '../rules/run-tool.js'
 import { RefusedLine, writeMost } from '../rules/write-most.js'
 import type { Chain, Declaration, Element, PortContent } from './content.js'
@@ -12,13 +12,6 @@ import { deletions, type HeldTable, stampOf, type TableDelta, transaction, write
 /** Until emptied chains are deleted. */
 const DYING_MS = 1000
 
-/** What became of an apply in one family. */
-export interface FamilyReport {
-  readonly writes: number
-  readonly services: number
-  readonly failed: readonly ServiceStatus[]
-}
-
 interface Applied {
   readonly port: ServicePort
   readonly content: PortContent
@@ -28,7 +21,7 @@ interface Applied {
  * The table of one family: what the kernel holds of it, and the way to what is wanted,
  * one transaction for each apply. Work and transaction are proportional to the change.
  */
-export class FamilyTable {
+export class NftablesFamily implements FamilyRules {
   readonly #run: RunTool
   readonly #options: RenderOptions
   /** `ip waggle` */
@@ -85,15 +78,8 @@ export class FamilyTable {
         failed,
       )
       if (all && prune) writes += await this.#removeStrays(now)
-      return {
-        writes,
-        services: candidates.size,
-        failed: [...failed].map(([id, error]) => ({
-          id,
-          revision: this.#applied.has(id) ? state.revision - 1 : 0,
-          error,
-        })),
-      }
+      const counts = { writes, services: candidates.size }
+      return familyReport(counts, failed, state.revision, id => this.#applied.has(id))
     } catch (error) {
       this.distrust()
       throw error
@@ -108,14 +94,6 @@ export class FamilyTable {
     for (const name of dying.chains) this.#held?.chains.delete(name)
     for (const name of dying.sets) this.#held?.sets.delete(name)
     await this.#load(deletions(this.#table, [...dying.chains], [...dying.sets]))
-  }
-
-  /** Takes the table out; resolves with whether there was one. @throws ToolError */
-  async remove(): Promise<boolean> {
-    const there = (await this.#list(['list', 'table', ...this.#table.split(' ')])) !== undefined
-    if (there) await this.#load([`delete table ${this.#table}`])
-    this.distrust()
-    return there
   }
 
   /** Reads the table, and writes the skeleton where it differs. */

@@ -1,5 +1,5 @@
 import type { DesiredState } from '../../model/desired.js'
-import type { ServiceStatus } from '../dataplane.js'
+import { type FamilyReport, type FamilyRules, familyReport } from '../rules/rules-dataplane.js'
 import { RefusedLine, writeMost } from '../rules/write-most.js'
 import { block, type TableChange, tableChange } from './change.js'
 import { assemble, CANARY, portContext, type Rendered, type RenderOptions, TABLES } from './render.js'
@@ -13,18 +13,11 @@ const MANGLE = 'mangle'
 
 type Held = Map<string, { chains: Map<string, readonly string[]> }>
 
-/** What became of an apply in one family. */
-export interface FamilyReport {
-  readonly writes: number
-  readonly services: number
-  readonly failed: readonly ServiceStatus[]
-}
-
 /**
  * The rules of one family: what the kernel holds of them, and the way to what is wanted.
  * One Service port that the kernel refuses does not keep the others back.
  */
-export class FamilyRules {
+export class IptablesFamily implements FamilyRules {
   readonly #iptables: Iptables
   readonly #options: RenderOptions
   /** Service ports whose rules are in the kernel, by id. */
@@ -83,15 +76,8 @@ export class FamilyRules {
       throw error
     }
     this.#context = context
-    return {
-      writes,
-      services: candidates.size,
-      failed: [...failed].map(([id, error]) => ({
-        id,
-        revision: this.#applied.has(id) ? state.revision - 1 : 0,
-        error,
-      })),
-    }
+    const counts = { writes, services: candidates.size }
+    return familyReport(counts, failed, state.revision, id => this.#applied.has(id))
   }
 
   async #read(): Promise<Held> {
