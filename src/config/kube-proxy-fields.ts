@@ -56,7 +56,7 @@ const IPVS_SCHEDULERS: Readonly<Record<string, string>> = {
   mh: 'maglev',
 }
 
-const ONE_PROGRAM = 'Nothing is marked: there is no masquerade rule to find the mark.'
+const OWN_MARK = "The dataplane ebpf marks nothing; iptables and nftables use kube-proxy's default."
 /** Why `masqueradeAll` has no effect with the dataplane ebpf. */
 export const NO_MASQUERADE =
   "Not done by the dataplane ebpf: a socket has the address that the route to the backend gives it, and a packet gets the node's where its backend is on another node; the answers of a backend on this node need not come back through a translation, so it sees the client."
@@ -243,7 +243,7 @@ export const KUBE_PROXY_FIELDS: readonly KubeProxyField[] = [
       type: integer(0, 31),
       standard: '14',
       modes: section === 'iptables' ? ['iptables', 'ipvs'] : ['nftables'],
-      effect: ONE_PROGRAM,
+      effect: OWN_MARK,
     }),
   ),
   ...(['iptables', 'nftables'] as const).map(

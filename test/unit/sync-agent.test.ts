@@ -1,4 +1,5 @@
 import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import type { LogFields, Logger } from '../../src/base/log.js'
 import { readConfig } from '../../src/config/read.js'
@@ -101,10 +102,24 @@ let agent: Agent
 let lockIsHeld: boolean
 let lines: { message: string; fields: LogFields }[]
 const BASE = 'http://127.0.0.1'
-const HEALTH = 21_256
-const METRICS = 21_249
+/** Ports that nobody has: of health and metrics, and two for health checks of Services. */
+let healthPort: number
+let metricsPort: number
+let checkPort: number
+let otherCheckPort: number
 
-beforeEach(() => {
+beforeEach(async () => {
+  // Held together, so that they are different ones.
+  const holders = await Promise.all(
+    Array.from({ length: 4 }, async () => {
+      const holder = createServer()
+      await new Promise<void>(resolve => holder.listen(0, '127.0.0.1', resolve))
+      return holder
+    }),
+  )
+  const ports = holders.map(holder => (holder.address() as AddressInfo).port)
+  await Promise.all(holders.map(holder => new Promise(resolve => holder.close(resolve))))
+  ;[healthPort = 0, metricsPort = 0, checkPort = 0, otherCheckPort = 0] = ports
   clock = new FakeClock()
   dataplane = new RecordingDataplane()
   source = new ManualSource()
@@ -134,8 +149,8 @@ function makeAgent(flags: readonly [string, string[]][], events?: EventSink): Ag
       ...flags,
       ['node-name', ['node-a']],
       ['source', ['dir:/nowhere']],
-      ['healthz-bind-address', [`127.0.0.1:${HEALTH}`]],
-      ['metrics-bind-address', [`127.0.0.1:${METRICS}`]],
+      ['healthz-bind-address', [`127.0.0.1:${healthPort}`]],
+      ['metrics-bind-address', [`127.0.0.1:${metricsPort}`]],
     ]),
     unknownFlags: [],
     environment: {},
@@ -158,8 +173,8 @@ function makeAgent(flags: readonly [string, string[]][], events?: EventSink): Ag
 }
 
 // One connection each: a pooled one would belong to the agent of an earlier test.
-const get = (path: string, port = HEALTH) => fetch(`${BASE}:${port}${path}`, { headers: { connection: 'close' } })
-const status = async (path: string, port = HEALTH) => (await get(path, port)).status
+const get = (path: string, port = healthPort) => fetch(`${BASE}:${port}${path}`, { headers: { connection: 'close' } })
+const status = async (path: string, port = healthPort) => (await get(path, port)).status
 
 test('from source to dataplane: nothing before the lists are in, all of it then, edits alone after', async () => {
   await agent.start()
@@ -231,7 +246,7 @@ test.each([
 test('network programming is measured for slices that changed since the agent started', async () => {
   await agent.start()
   const count = async () =>
-    /network_programming_duration_seconds_count (\d+)/.exec(await (await get('/metrics', METRICS)).text())?.[1]
+    /network_programming_duration_seconds_count (\d+)/.exec(await (await get('/metrics', metricsPort)).text())?.[1]
   const now = clock.wall().getTime()
   source.deliver([upsert(service), upsert({ ...slice, triggered: now - 1 }), upsert(node)])
   source.deliver([synced('Service'), synced('EndpointSlice'), synced('Node')])
@@ -251,7 +266,7 @@ test('problems of sources and of plan are logged once and counted while they sta
   source.deliver([problem, synced('Service'), synced('EndpointSlice'), synced('Node')])
   const logged = lines.filter(({ message }) => message === 'input problem').map(({ fields }) => fields.where)
   expect(logged).toEqual(['web.yaml:3', 'node node-a'])
-  const count = async () => /waggle_problems (\d)/.exec(await (await get('/metrics', METRICS)).text())?.[1]
+  const count = async () => /waggle_problems (\d)/.exec(await (await get('/metrics', metricsPort)).text())?.[1]
   expect(await count()).toBe('2')
   source.deliver([{ type: 'resolved', where: 'web.yaml:3' }, upsert(node)])
   expect(await count()).toBe('0')
@@ -260,8 +275,13 @@ test('problems of sources and of plan are logged once and counted while they sta
 test('load balancers hear of local endpoints once all lists are in, then with each change', async () => {
   await agent.start()
   const loopback = { ...node, internalIPs: [address('127.0.0.1')] }
-  const checked: ServiceObject = { ...service, type: 'LoadBalancer', externalLocal: true, healthCheckNodePort: 21_300 }
-  const ask = async () => (await get('/', 21_300)).status
+  const checked: ServiceObject = {
+    ...service,
+    type: 'LoadBalancer',
+    externalLocal: true,
+    healthCheckNodePort: checkPort,
+  }
+  const ask = async () => (await get('/', checkPort)).status
   source.deliver([upsert(checked), upsert(loopback), synced('Service'), synced('Node')])
   await clock.advanceAsync(1000)
   await expect(ask()).rejects.toThrow()
@@ -271,9 +291,9 @@ test('load balancers hear of local endpoints once all lists are in, then with ea
   source.deliver([{ type: 'delete', kind: 'EndpointSlice', key: 'default/web-1' }])
   await clock.advanceAsync(1000)
   expect(await ask()).toBe(503)
-  source.deliver([upsert({ ...checked, healthCheckNodePort: 21_301 })])
+  source.deliver([upsert({ ...checked, healthCheckNodePort: otherCheckPort })])
   await clock.advanceAsync(0)
-  expect((await get('/', 21_301)).status).toBe(503)
+  expect((await get('/', otherCheckPort)).status).toBe(503)
   await expect(ask()).rejects.toThrow()
 })
 
@@ -300,12 +320,12 @@ test('problems of a Service are told there, others are not', async () => {
       ...{ note: expect.stringContaining('is ClusterIP of default/web'), ofThisNode: false },
     },
   ])
-  expect(await (await get('/metrics', METRICS)).text()).toContain('waggle_events_total{result="sent"} 3')
+  expect(await (await get('/metrics', metricsPort)).text()).toContain('waggle_events_total{result="sent"} 3')
 })
 
 test('a health check port that is taken is told at the Service', async () => {
   const holder = createServer()
-  await new Promise<void>(resolve => holder.listen(21_302, '127.0.0.1', resolve))
+  await new Promise<void>(resolve => holder.listen(checkPort, '127.0.0.1', resolve))
   try {
     const told: ServiceNotice[] = []
     const counts = { sent: 0, known: 0, dropped: 0 }
@@ -315,7 +335,7 @@ test('a health check port that is taken is told at the Service', async () => {
       ...service,
       type: 'LoadBalancer',
       externalLocal: true,
-      healthCheckNodePort: 21_302,
+      healthCheckNodePort: checkPort,
     }
     source.deliver([upsert(checked), upsert({ ...node, internalIPs: [address('127.0.0.1')] })])
     source.deliver([synced('Service'), synced('EndpointSlice'), synced('Node')])
@@ -335,23 +355,23 @@ test('a health check port that is taken is told at the Service', async () => {
 
 test('the metrics server names the dataplane and answers a ping', async () => {
   await agent.start()
-  expect(await (await get('/proxyMode', METRICS)).text()).toBe('memory')
-  expect(await status('/healthz', METRICS)).toBe(200)
+  expect(await (await get('/proxyMode', metricsPort)).text()).toBe('memory')
+  expect(await status('/healthz', metricsPort)).toBe(200)
 })
 
 test('/configz has every setting in effect', async () => {
   await agent.start()
-  expect(await (await get('/configz', METRICS)).json()).toMatchObject({
-    waggle: { nodeName: 'node-a', healthzBindAddress: `127.0.0.1:${HEALTH}`, nodePortAddresses: 'primary' },
+  expect(await (await get('/configz', metricsPort)).json()).toMatchObject({
+    waggle: { nodeName: 'node-a', healthzBindAddress: `127.0.0.1:${healthPort}`, nodePortAddresses: 'primary' },
   })
 })
 
 test('an address that cannot be had ends the start where that is asked for, and nothing is left', async () => {
   const holder = createServer()
-  await new Promise<void>(resolve => holder.listen(METRICS, '127.0.0.1', resolve))
+  await new Promise<void>(resolve => holder.listen(metricsPort, '127.0.0.1', resolve))
   try {
     const strict = makeAgent([['bind-address-hard-fail', ['true']]])
-    await expect(strict.start()).rejects.toThrow(`BIND: listen on 127.0.0.1:${METRICS}`)
+    await expect(strict.start()).rejects.toThrow(`BIND: listen on 127.0.0.1:${metricsPort}`)
     expect(dataplane.steps.at(-1)).toBe('stop')
     expect(clock.pending).toBe(0)
     await agent.start()
@@ -365,7 +385,7 @@ test('housekeeping once a second, what it put back is counted; a lost lock ends 
   await agent.start()
   await clock.advanceAsync(5000)
   expect(dataplane.housekept).toBe(5)
-  const metrics = await (await get('/metrics', METRICS)).text()
+  const metrics = await (await get('/metrics', metricsPort)).text()
   expect(metrics).toContain('waggle_programs_restored_total{program="waggle_ingress"} 1')
   lockIsHeld = false
   await clock.advanceAsync(1000)

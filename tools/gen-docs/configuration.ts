@@ -13,8 +13,7 @@ export function configurationPage(): string {
 as not set. Unknown names are errors, and all mistakes are reported at once. Settings are read at start: a change takes a
 restart, which traffic does not notice. When the file comes to ask for other settings, the agent ends with status 3 within
 five seconds, so that its supervisor starts it again; a file that is broken or gone is told, and the settings stay. The
-limits hold from when the maps are made; to change them, \`waggle cleanup\`
-must remove the maps first.`,
+limits hold from when the maps are made; to change them, \`waggle cleanup\` must remove the maps first.`,
     `\`\`\`yaml
 # /etc/waggle/waggle.yaml
 source: dir:/etc/waggle/manifests
