@@ -17,6 +17,7 @@
 #include "layout/fragment.h"
 #include "layout/outcome.h"
 #include "layout/reply.h"
+#include "layout/route.h"
 #include "layout/service.h"
 
 /* Written by the control plane when a frontend comes or goes. */
@@ -186,6 +187,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct device);
 } devices_v1 SEC(".maps");
+
+/* Each CPU's own; see lib/route_recent.h. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, ROUTES_RECENT);
+	__type(key, __u32);
+	__type(value, struct route);
+} routes_v1 SEC(".maps");
 
 /* One entry: each CPU's own. */
 struct {

@@ -26,6 +26,7 @@
 #include "lib/parse.h"
 #include "lib/reject.h"
 #include "lib/route.h"
+#include "lib/route_recent.h"
 #include "lib/sign.h"
 #include "lib/snat_egress.h"
 
@@ -48,7 +49,7 @@ static __noinline int translate(struct packet *p, int ret)
 	if (packet_is_first_fragment(p))
 		ret = fragment_settle(p, ret);
 	if (!ret && !flow_is_of_stack(p->flow_flags) && !p->egress)
-		ret = route_find(p);
+		ret = route_find_again(p);
 	if (!ret)
 		ret = nat_apply(p);
 	return ret;

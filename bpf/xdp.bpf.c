@@ -14,6 +14,7 @@
 #include "lib/open.h"
 #include "lib/parse.h"
 #include "lib/route.h"
+#include "lib/route_recent.h"
 #include "lib/xdp_finish.h"
 #include "lib/xdp_leave.h"
 
@@ -30,7 +31,7 @@ static __noinline int translate(struct packet *p, int ret)
 	if (!ret && flow_is_of_stack(p->flow_flags))
 		ret = OUTCOME_LEFT_TO_TC;
 	if (!ret && !p->egress)
-		ret = route_find(p);
+		ret = route_find_again(p);
 	if (!ret)
 		ret = xdp_leave(p);
 	if (!ret)

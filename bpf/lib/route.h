@@ -37,6 +37,41 @@ static __always_inline __u32 route_packet_size(const context *ctx, const struct 
 	return headers + context_segment_size(ctx);
 }
 
+/* Asks the kernel: BPF_FIB_LKUP_RET_*, with *fib as bpf_fib_lookup leaves it. */
+static __always_inline long route_ask(context *ctx, const struct packet *p,
+				      struct bpf_fib_lookup *fib)
+{
+	__builtin_memset(fib, 0, sizeof(*fib));
+	fib->family = p->ipv4 ? AF_INET : AF_INET6;
+	fib->l4_protocol = p->to.proto;
+	fib->sport = p->to.sport;
+	fib->dport = p->to.dport;
+	fib->ifindex = context_ifindex(ctx);
+	fib->tot_len = route_packet_size(ctx, p);
+	if (p->ipv4) {
+		fib->ipv4_src = p->to.src.w[3];
+		fib->ipv4_dst = p->to.dst.w[3];
+	} else {
+		__builtin_memcpy(fib->ipv6_src, p->to.src.w, sizeof(fib->ipv6_src));
+		__builtin_memcpy(fib->ipv6_dst, p->to.dst.w, sizeof(fib->ipv6_dst));
+	}
+	return bpf_fib_lookup(ctx, fib, sizeof(*fib), 0);
+}
+
+/* What the answer means for the packet; as route_find_from. */
+static __always_inline int route_take(struct packet *p, const struct bpf_fib_lookup *fib,
+				      long found)
+{
+	if (found == BPF_FIB_LKUP_RET_FRAG_NEEDED) {
+		p->mtu = fib->mtu_result;
+		return -OUTCOME_TOO_BIG;
+	}
+	if (!context_take_route(&p->next_hop, fib, found))
+		return -OUTCOME_NO_ROUTE;
+	p->egress = fib->ifindex;
+	return OUTCOME_CONTINUE;
+}
+
 /*
  * in    p->to; a source of all zeros = not chosen yet
  * out   0 with p->egress and p->next_hop set; -OUTCOME_TTL_EXCEEDED; -OUTCOME_TOO_BIG;
@@ -49,34 +84,13 @@ static __always_inline __u32 route_packet_size(const context *ctx, const struct 
  */
 static __always_inline int route_find_from(context *ctx, struct packet *p)
 {
-	struct bpf_fib_lookup fib = {
-		.family = p->ipv4 ? AF_INET : AF_INET6,
-		.l4_protocol = p->to.proto,
-		.sport = p->to.sport,
-		.dport = p->to.dport,
-		.ifindex = context_ifindex(ctx),
-	};
+	struct bpf_fib_lookup fib;
 	long found;
 
 	if (p->ttl <= 1)
 		return -OUTCOME_TTL_EXCEEDED;
-	fib.tot_len = route_packet_size(ctx, p);
-	if (p->ipv4) {
-		fib.ipv4_src = p->to.src.w[3];
-		fib.ipv4_dst = p->to.dst.w[3];
-	} else {
-		__builtin_memcpy(fib.ipv6_src, p->to.src.w, sizeof(fib.ipv6_src));
-		__builtin_memcpy(fib.ipv6_dst, p->to.dst.w, sizeof(fib.ipv6_dst));
-	}
-	found = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
-	if (found == BPF_FIB_LKUP_RET_FRAG_NEEDED) {
-		p->mtu = fib.mtu_result;
-		return -OUTCOME_TOO_BIG;
-	}
-	if (!context_take_route(&p->next_hop, &fib, found))
-		return -OUTCOME_NO_ROUTE;
-	p->egress = fib.ifindex;
-	return OUTCOME_CONTINUE;
+	found = route_ask(ctx, p, &fib);
+	return route_take(p, &fib, found);
 }
 
 /* A function of its own: what the look-up takes of the stack is not there beside other things. */

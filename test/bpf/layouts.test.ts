@@ -103,6 +103,22 @@ const SAMPLES: readonly Sample[] = [
     'zero',
   ),
   sample(layouts.replyState, { dueNs: 1n << 50n, words: Array.from({ length: 64 }, (_, i) => i * 0x01010101) }),
+  sample(
+    layouts.route,
+    {
+      to: tuple,
+      untilNs: 1n << 50n,
+      cameBy: 7,
+      ifindex: 0xdeadbeef,
+      next: Array.from({ length: 16 }, (_, i) => 0xf0 + i),
+      toMac: [2, 3, 4, 5, 6, 7],
+      fromMac: [8, 9, 10, 11, 12, 13],
+      mtu: 9001,
+      family: 10,
+    },
+    'zero',
+    'to.zero',
+  ),
   sample(layouts.device, { addr4: address(80), addr6: address(200), mac: [2, 3, 4, 5, 6, 7], takesFrames: 3, xdp: 2 }),
   sample(layouts.sockPeer, peer, 'zero'),
   sample(layouts.sockPlace, { cookie: 0x1122334455667788n, mark: peer }, 'mark.zero'),
@@ -179,6 +195,7 @@ const SOURCE = `#include <linux/bpf.h>
 #include "layout/fragment.h"
 #include "layout/outcome.h"
 #include "layout/reply.h"
+#include "layout/route.h"
 #include "layout/service.h"
 
 static __always_inline int nonzero(const void *field, int size)
@@ -218,7 +235,9 @@ describeSockets('codecs and the compiler', () => {
   test('every struct of a map has a sample', () => {
     const used = Object.values(layouts.maps).flatMap(map => [map.key.name, map.value.name])
     const sampled = SAMPLES.map(each => each.codec.name)
-    expect(sampled).toEqual(expect.arrayContaining([...new Set(used)].filter(name => name !== 'u32' && name !== 'i32')))
+    // `filter` has too many words for a program that compares each: filter.test.ts compares its bits.
+    const others = ['u32', 'i32', layouts.filter.name]
+    expect(sampled).toEqual(expect.arrayContaining([...new Set(used)].filter(name => !others.includes(name))))
   })
 
   const cases = SAMPLES.map(each => ({ ...each, name: each.codec.name }))

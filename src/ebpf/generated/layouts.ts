@@ -1105,6 +1105,70 @@ export const device = {
   },
 } as const satisfies Codec<Device> & { offsets: Readonly<Record<string, number>> }
 
+/** struct route */
+export interface Route {
+  readonly to: Tuple
+  readonly untilNs: bigint
+  readonly cameBy: number
+  readonly ifindex: number
+  readonly next: readonly number[]
+  readonly toMac: readonly number[]
+  readonly fromMac: readonly number[]
+  readonly mtu: number
+  readonly family: number
+}
+
+/** struct route, 88 bytes */
+export const route = {
+  name: 'route',
+  size: 88,
+  offsets: {
+    to: 0,
+    untilNs: 40,
+    cameBy: 48,
+    ifindex: 52,
+    next: 56,
+    toMac: 72,
+    fromMac: 78,
+    mtu: 84,
+    family: 86,
+  },
+  encode(view: DataView, at: number, value: Route): void {
+    tuple.encode(view, at, value.to)
+    view.setBigUint64(at + 40, uint64(value.untilNs, 'route.until_ns'), true)
+    view.setUint32(at + 48, uint(value.cameBy, 0xffffffff, 'route.came_by'), true)
+    view.setUint32(at + 52, uint(value.ifindex, 0xffffffff, 'route.ifindex'), true)
+    checkCount(value.next, 16, 'route.next')
+    value.next.forEach((element, i) => {
+      view.setUint8(at + 56 + i * 1, uint(element, 0xff, 'route.next'))
+    })
+    checkCount(value.toMac, 6, 'route.to_mac')
+    value.toMac.forEach((element, i) => {
+      view.setUint8(at + 72 + i * 1, uint(element, 0xff, 'route.to_mac'))
+    })
+    checkCount(value.fromMac, 6, 'route.from_mac')
+    value.fromMac.forEach((element, i) => {
+      view.setUint8(at + 78 + i * 1, uint(element, 0xff, 'route.from_mac'))
+    })
+    view.setUint16(at + 84, uint(value.mtu, 0xffff, 'route.mtu'), true)
+    view.setUint8(at + 86, uint(value.family, 0xff, 'route.family'))
+    putZero(view, at + 87, 1)
+  },
+  decode(view: DataView, at: number): Route {
+    return {
+      to: tuple.decode(view, at),
+      untilNs: view.getBigUint64(at + 40, true),
+      cameBy: view.getUint32(at + 48, true),
+      ifindex: view.getUint32(at + 52, true),
+      next: Array.from({ length: 16 }, (_, i) => view.getUint8(at + 56 + i * 1)),
+      toMac: Array.from({ length: 6 }, (_, i) => view.getUint8(at + 72 + i * 1)),
+      fromMac: Array.from({ length: 6 }, (_, i) => view.getUint8(at + 78 + i * 1)),
+      mtu: view.getUint16(at + 84, true),
+      family: view.getUint8(at + 86),
+    }
+  },
+} as const satisfies Codec<Route> & { offsets: Readonly<Record<string, number>> }
+
 /** struct reply_state */
 export interface ReplyState {
   readonly dueNs: bigint
@@ -1412,6 +1476,14 @@ export const maps = {
     key: u32,
     value: device,
   } satisfies MapLayout<number, Device>,
+  routes: {
+    name: 'routes_v1',
+    type: 6,
+    flags: 0,
+    maxEntries: 512,
+    key: u32,
+    value: route,
+  } satisfies MapLayout<number, Route>,
   reply: {
     name: 'reply_v1',
     type: 6,
