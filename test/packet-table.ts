@@ -169,7 +169,7 @@ export const PACKET_TABLE: readonly PacketRow[] = [
   {
     row: 35,
     sent: 'more connections to one backend than there are source ports',
-    expected: 'all ports are used; then dropped as snat_exhausted, until one is free',
+    expected: 'all ports are used; then dropped as snat_exhausted or snat_limited, until one is free',
   },
   {
     row: 36,

@@ -10,13 +10,23 @@ if (lacking && process.env.CI) throw new Error(`missing: ${lacking}`)
 
 /** `old` is the backend that the kernel translates to, `backend` the one that a new flow gets. */
 const FAMILIES = {
-  IPv4: { client: '203.0.113.7', vip: '172.30.0.1', plain: '172.30.0.2', old: '10.0.2.5', backend: '10.0.2.6' },
+  IPv4: {
+    client: '203.0.113.7',
+    vip: '172.30.0.1',
+    plain: '172.30.0.2',
+    old: '10.0.2.5',
+    backend: '10.0.2.6',
+    pod: '10.0.1.5',
+    node: '192.168.0.1',
+  },
   IPv6: {
     client: '2001:db8:f::7',
     vip: '2001:db8:30::1',
     plain: '2001:db8:30::2',
     old: '2001:db8:a2::5',
     backend: '2001:db8:a2::6',
+    pod: '2001:db8:a1::5',
+    node: '2001:db8:c0::1',
   },
 } as const
 type Family = keyof typeof FAMILIES
@@ -47,20 +57,28 @@ describe.skipIf(lacking)("flows that the kernel's NAT translates", () => {
 
   function start(adopt = 1): TcNode {
     node = new TcNode({ constants: { cfg_adopt_conntrack: Uint8Array.of(adopt) } })
-    for (const { vip, plain, backend } of Object.values(FAMILIES)) {
+    for (const { vip, plain, backend, node: own } of Object.values(FAMILIES)) {
       for (const proto of ['TCP', 'UDP'] as const) {
-        for (const address of [vip, plain])
-          node.services.add({ proto, frontends: [{ at: at(address, 80) }], backends: [{ at: at(backend, 8080) }] })
+        const backends = [{ at: at(backend, 8080) }]
+        for (const address of [vip, plain]) node.services.add({ proto, frontends: [{ at: at(address, 80) }], backends })
+        node.services.add({ proto, frontends: [{ at: at(own, 40000), ownAddress: true }], backends })
       }
     }
-    const rules = Object.values(FAMILIES).map(({ vip, old }) => {
-      const ip = vip.includes(':') ? 'ip6' : 'ip'
-      return `${ip} daddr ${vip} meta l4proto { tcp, udp } th dport 80 dnat ${ip} to ${at(old, 8080)}`
-    })
+    const rules = (rule: (family: (typeof FAMILIES)[Family], ip: string) => string) =>
+      FAMILY_NAMES.map(name => rule(FAMILIES[name], name === 'IPv4' ? 'ip' : 'ip6')).join('; ')
     within(
       node,
       ['nft', '-f', '-'],
-      `table inet t { chain o { type nat hook output priority -100; ${rules.join('; ')}; }; }`,
+      `table inet t {
+        chain o {
+          type nat hook output priority -100
+          ${rules(({ vip, old }, ip) => `${ip} daddr ${vip} meta l4proto { tcp, udp } th dport 80 dnat ${ip} to ${at(old, 8080)}`)}
+        }
+        chain p {
+          type nat hook postrouting priority 100
+          ${rules(({ pod, node: own }, ip) => `${ip} saddr ${pod} snat ${ip} to ${own}`)}
+        }
+      }`,
     )
     return node
   }
@@ -80,43 +98,45 @@ describe.skipIf(lacking)("flows that the kernel's NAT translates", () => {
     each('del')
   }
 
-  /** One datagram from the client. */
-  async function datagram(of: TcNode, family: Family, to: string): Promise<void> {
-    const { client } = FAMILIES[family]
+  /** A datagram from port 40000 of an address to port 80 of each other one. */
+  async function datagrams(of: TcNode, from: string, ...to: readonly string[]): Promise<void> {
     const code =
-      `const u=require('dgram').createSocket('udp${family === 'IPv6' ? 6 : 4}');` +
-      `u.bind(40000,'${client}',()=>u.send('x',80,'${to}',()=>u.close()))`
-    await having(of, [client], () => within(of, [process.execPath, '-e', code]))
+      `const u=require('dgram').createSocket('udp${from.includes(':') ? 6 : 4}');let left=${to.length};` +
+      `u.bind(40000,'${from}',()=>${JSON.stringify(to)}.map(to=>u.send('x',80,to,()=>--left||u.close())))`
+    await having(of, [from], () => within(of, [process.execPath, '-e', code]))
   }
 
   describe.each(FAMILY_NAMES)('%s', family => {
-    const { client, vip, plain, old, backend } = FAMILIES[family]
+    const { client, vip, plain, old, backend, pod, node: own } = FAMILIES[family]
     const [from, other, frontend] = [at(client, 40000), at(client, 40001), at(vip, 80)]
 
-    test('a datagram of one is left to the kernel, from another port it opens a flow', async () => {
+    test('a datagram of one is left to the kernel; from another port, or tracked and not translated, it opens a flow', async () => {
       const node = start()
-      await datagram(node, family, vip)
+      await datagrams(node, client, vip, plain)
       const frame = udp(from, frontend)
       expect(node.ingress(frame)).toMatchObject({ outcome: 'kernel_flow', verdict: 'next', frame })
       expect(node.services.flows()).toEqual([])
       expect(node.ingress(udp(other, frontend)).packet.to).toBe(at(backend, 8080))
+      expect(node.ingress(udp(from, at(plain, 80))).packet.to).toBe(at(backend, 8080))
+    })
+
+    test('so is a reply to a masqueraded one whose port is a node port', async () => {
+      const node = start()
+      await datagrams(node, pod, client)
+      const frame = udp(at(client, 80), at(own, 40000))
+      expect(node.ingress(frame)).toMatchObject({ outcome: 'kernel_flow', verdict: 'next', frame })
+      expect(node.ingress(udp(at(client, 81), at(own, 40000))).outcome).toBe('forwarded')
     })
 
     test('not where that is off', async () => {
       const node = start(0)
-      await datagram(node, family, vip)
+      await datagrams(node, client, vip)
       expect(node.ingress(udp(from, frontend)).outcome).toBe('forwarded')
-    })
-
-    test('what the kernel tracks and does not translate opens a flow', async () => {
-      const node = start()
-      await datagram(node, family, plain)
-      expect(node.ingress(udp(from, at(plain, 80))).packet.to).toBe(at(backend, 8080))
     })
 
     test('all fragments of a datagram, in order or not', async () => {
       const node = start()
-      await datagram(node, family, vip)
+      await datagrams(node, client, vip)
       const parts = (id: number) => split(udp(from, frontend, { payload: new Uint8Array(64) }), 40, id)
       const [first, last] = parts(1) as [Uint8Array, Uint8Array]
       expect(node.ingress(first)).toMatchObject({ outcome: 'kernel_flow', verdict: 'next', frame: first })
