@@ -194,6 +194,7 @@ describeSockets('places of socket marks', () => {
     // Its subflow is a TCP socket that the kernel made.
     expect(await socket.connect(addr, 80)).toBe('')
     expect(await socket.recv()).toBe(`- ${BACKENDS_V4[0]}`)
+    expect(await socket.peer()).toBe(`${BACKENDS_V4[0]}:${BACKEND_PORT}`)
     expect(rig.opened(backend)).toBe(1n)
     expect(rig.tcpLive(backend)).toBe(0n)
     expect(rig.places()).toBe(before)
