@@ -93,6 +93,15 @@ export const OPTIONS = {
     stability: 'beta',
     group: 'General',
   }),
+  checkpointDir: option<string>({
+    flag: 'checkpoint-dir',
+    type: wordOr(['none'], path),
+    fallback: { value: '/var/lib/waggle' },
+    description:
+      'Directory in which the objects of `--source kube` are kept, so that a node that was booted serves before the API server answers; `none` keeps nothing. Must outlive a boot: on the host, for an agent in a pod.',
+    stability: 'beta',
+    group: 'General',
+  }),
   dataplane: option<'ebpf' | 'nftables' | 'iptables' | 'ipvs'>({
     flag: 'dataplane',
     type: choice('ebpf', 'nftables', 'iptables', 'ipvs'),

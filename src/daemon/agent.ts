@@ -18,6 +18,7 @@ import { healthCheckAddresses } from '../plan/node-addresses.js'
 import { Planner } from '../plan/planner.js'
 import { type Problem, Problems } from '../state/problems.js'
 import { type Change, Store } from '../state/store.js'
+import type { Checkpoint } from './checkpoint.js'
 import { DaemonError } from './errors.js'
 import { HealthCheckPorts } from './health-check-ports.js'
 import { type HttpRoute, HttpServer, json, plain } from './http-server.js'
@@ -32,6 +33,8 @@ export interface AgentDataplane extends Dataplane {
   /** About once a second. Returns the programs that somebody had detached and that are attached again. */
   housekeep(): Promise<readonly string[]>
   counters(): KernelCounters
+  /** Ids of the Service ports that the kernel has; undefined = this dataplane cannot tell. */
+  readonly served?: readonly string[]
 }
 
 /** What the packet path counts, and how full its maps are. */
@@ -50,6 +53,8 @@ export interface AgentParts {
   readonly version: string
   /** Asked once a second; false ends the agent, see {@link Agent.failed}. */
   readonly lockIsHeld: () => boolean
+  /** Where the objects are kept for the next boot; undefined = nowhere. */
+  readonly checkpoint?: Pick<Checkpoint, 'read' | 'changed' | 'stop'>
   /** How each kind's watch stands, where the source has watches. */
   readonly watches?: () => readonly WatchRow[]
   /** Where people of a Service are told, where the source has such a place. */
@@ -88,6 +93,8 @@ export class Agent {
   readonly #ended: Promise<DaemonError>
   #fail: (error: DaemonError) => void = () => {}
   #nodeSeen = false
+  /** Objects of an earlier run are served although lists are missing. */
+  #restored = false
   /** Milliseconds since the epoch. */
   readonly #startedAt: number
   #read: { readonly at: number; readonly counters: KernelCounters } | undefined
@@ -186,8 +193,27 @@ export class Agent {
     await this.#startServers()
     // Before the first plan: node ports of an earlier run must not be missed for a moment.
     this.#planner.setHostAddresses(ownAddresses(readFacts()))
+    await this.#restore()
     await source.start(events => this.#take(events))
     logger.info('started', { source: source.name, dataplane: dataplane.name })
+  }
+
+  /**
+   * Takes over what an earlier run knew. Objects from the disk are served at once where the
+   * kernel has nothing, as after a boot; what the kernel has is newer than they are. In both
+   * cases the source is told, so that a first list that lacks most of it is not believed.
+   */
+  async #restore(): Promise<void> {
+    const { checkpoint, dataplane, source, logger } = this.#parts
+    const objects = (await checkpoint?.read()) ?? []
+    const ids = dataplane.served ?? []
+    source.restore?.(objects, [...new Set(ids.map(id => id.slice(0, id.indexOf(':'))))])
+    if (objects.length === 0 || ids.length > 0) return
+    this.#restored = true
+    logger.info('serving what the checkpoint has until the source answers', { objects: objects.length })
+    const change = this.#store.apply(objects.map(object => ({ type: 'upsert', object })))
+    this.#plan(change)
+    this.#followNode()
   }
 
   async #startServers(): Promise<void> {
@@ -206,6 +232,7 @@ export class Agent {
   async stop(): Promise<void> {
     const { source, dataplane } = this.#parts
     await source.stop()
+    await this.#parts.checkpoint?.stop()
     this.#host.stop()
     this.#housekeeping.stop()
     for (const server of this.#servers) void server.stop()
@@ -216,7 +243,7 @@ export class Agent {
   }
 
   #take(events: readonly SourceEvent[]): void {
-    const { config, clock } = this.#parts
+    const { clock, checkpoint } = this.#parts
     const change = this.#store.apply(events)
     this.#metrics.reported(events, this.#triggersOf(events, change), clock.wall(), clock.monotonic())
     this.#tell(change.problems, ({ where }) => {
@@ -224,14 +251,19 @@ export class Agent {
       return service === undefined ? undefined : { service, reason: 'InvalidField', action: 'Read', ofThisNode: false }
     })
     this.#plan(change)
-    const node = this.#store.node(config.nodeName)
+    this.#followNode()
+    if (change.synced && changesObjects(events)) checkpoint?.changed(() => this.#store.objects())
+  }
+
+  #followNode(): void {
+    const node = this.#store.node(this.#parts.config.nodeName)
     if (node !== undefined) {
       this.#nodeSeen = true
       this.#host.setInternalIPs(node.internalIPs)
     }
     // Not before the InternalIPs are known: a device that only they select would lose the
     // programs that an earlier run left there, for as long as the list takes.
-    if (!this.#store.awaited.includes('Node')) this.#host.start()
+    if (node !== undefined || !this.#store.awaited.includes('Node')) this.#host.start()
   }
 
   #plan(change: Pick<Change, 'services' | 'nodes'>): void {
@@ -246,7 +278,7 @@ export class Agent {
     })
     if (this.#healthChecks.update(this.#store, change.services)) this.#healthChecksChanged = true
     if (this.#planner.nodePortAddresses !== serving) this.#healthChecksChanged = true
-    this.#loop.submit(plan.state, plan.changed, readinessOf(awaited))
+    this.#loop.submit(plan.state, plan.changed, readinessOf(awaited, this.#restored))
     // What the kernel need not know, such as another port for health checks, waits for no apply.
     if (this.#loop.status.pendingSince === undefined) {
       this.#metrics.nothingToApply()
@@ -354,6 +386,7 @@ export class Agent {
       now: clock.wall(),
       staleAfterMs: 2 * config.syncPeriod,
       waitingFor: awaited.length > 0 ? awaited : ['the first full apply'],
+      heldDeletions: (this.#parts.watches?.() ?? []).reduce((sum, { held }) => sum + held, 0),
     }
   }
 
@@ -382,8 +415,14 @@ interface About extends Pick<ServiceNotice, 'reason' | 'action' | 'ofThisNode'> 
 /** No object changed. */
 const NOTHING: Pick<Change, 'services' | 'nodes'> = { services: new Set(), nodes: new Set() }
 
+/** A list that came as it was, or a bookmark, is nothing to write down. */
+function changesObjects(events: readonly SourceEvent[]): boolean {
+  return events.some(({ type }) => type === 'upsert' || type === 'delete' || type === 'synced')
+}
+
 /** See {@link Readiness}. */
-function readinessOf(awaited: readonly WatchedKind[]): Readiness {
+function readinessOf(awaited: readonly WatchedKind[], restored: boolean): Readiness {
   if (awaited.length === 0) return 'complete'
+  if (restored) return 'partial'
   return awaited.every(kind => kind === 'Node') ? 'partial' : 'waiting'
 }

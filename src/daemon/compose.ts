@@ -15,6 +15,7 @@ import { loadKubeAccess } from '../k8s/kube-access.js'
 import { KubeEvents } from '../k8s/kube-events.js'
 import { KubeSource } from '../k8s/kube-source.js'
 import { Agent, type AgentDataplane } from './agent.js'
+import { Checkpoint } from './checkpoint.js'
 import { DaemonError } from './errors.js'
 import { Lock, lockKey } from './lock.js'
 import { jsonLogger, stderrSink, textLogger } from './logger.js'
@@ -67,6 +68,15 @@ export async function startAgent(config: Config, native: Native, logger: Logger,
       lockIsHeld: () => lock.isHeld(),
       ...(source instanceof KubeSource && { watches: () => source.status() }),
       ...(events && { events }),
+      ...(source instanceof KubeSource &&
+        config.checkpointDir !== 'none' && {
+          checkpoint: new Checkpoint({
+            dir: config.checkpointDir,
+            owner: { node: config.nodeName, source: source.name },
+            clock: systemClock,
+            logger,
+          }),
+        }),
     })
     await agent.start()
     return {

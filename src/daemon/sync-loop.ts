@@ -8,8 +8,8 @@ import type { DesiredState } from '../model/desired.js'
 /**
  * How much of the input is known. waiting: a list of backends may still be short, so
  * nothing is written, and what a previous run left goes on. partial: Services and
- * EndpointSlices are complete; additions are written, nothing is removed. complete:
- * everything is.
+ * EndpointSlices are complete, or the disk says how they were; additions are written,
+ * nothing is removed. complete: everything is.
  */
 export type Readiness = 'waiting' | 'partial' | 'complete'
 

@@ -21,6 +21,8 @@ export interface HealthInput {
   readonly staleAfterMs: number
   /** What the first full sync still waits for; for people. */
   readonly waitingFor: readonly string[]
+  /** Objects that a list lacked and that stay until another list lacks them, too. */
+  readonly heldDeletions: number
 }
 
 export interface HealthAnswer {
@@ -43,7 +45,9 @@ export function livez(input: HealthInput): HealthAnswer {
 /** Has everything been written once? kube-proxy says 200 before that; this does not. */
 export function readyz(input: HealthInput): HealthAnswer {
   const ready = input.sync.synced
-  return answer(ready, { ...times(input), ready, ...(ready ? {} : { waitingFor: input.waitingFor }) })
+  const { heldDeletions, waitingFor } = input
+  const held = heldDeletions > 0 ? { heldDeletions } : {}
+  return answer(ready, { ...times(input), ready, ...held, ...(ready ? {} : { waitingFor }) })
 }
 
 /**

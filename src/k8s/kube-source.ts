@@ -1,7 +1,14 @@
 import { type Clock, systemClock } from '../base/clock.js'
 import type { Logger } from '../base/log.js'
 import { formatEndpoint } from '../model/address.js'
-import type { EndpointSliceObject, Source, SourceEvent, WatchedKind, WatchedObject } from '../model/objects.js'
+import type {
+  EndpointSliceObject,
+  ObjectKey,
+  Source,
+  SourceEvent,
+  WatchedKind,
+  WatchedObject,
+} from '../model/objects.js'
 import { NOT_OURS } from './convert-fields.js'
 import type { KubeAccess } from './kube-access.js'
 import { defaultBackoff } from './kube-backoff.js'
@@ -81,10 +88,11 @@ export class KubeSource implements Source {
     }
   }
 
-  /** An object is known by name, so that a first list without it is as suspicious as a later one. */
-  restore(objects: readonly WatchedObject[]): void {
+  /** What is known by name makes a first list without it as suspicious as a later one. */
+  restore(objects: readonly WatchedObject[], served: readonly ObjectKey[]): void {
     for (const [kind, { known }] of this.#kinds) {
       known.seed(objects.filter(object => object.kind === kind).map(keyOf))
+      if (kind === 'Service') known.seed(served)
     }
     this.#learn(objects.map(object => ({ type: 'upsert', object })))
   }

@@ -27,6 +27,8 @@ export interface WatchRow {
   readonly kind: WatchedKind
   /** Objects delivered and not deleted since. */
   readonly objects: number
+  /** Deletions that wait for another list. */
+  readonly held: number
   /** When the server was last heard of. */
   readonly lastEventAt: Date | undefined
   /** Failures in a row, 0 = it goes well. */
@@ -333,6 +335,11 @@ function addWatchGauges(registers: Registry[], input: MetricsInput): void {
       },
     })
   gauge('waggle_watch_objects', 'Objects that the API server has of a kind.', row => row.objects)
+  gauge(
+    'waggle_watch_held_deletions',
+    'Objects that the last list lacked and that stay until another list lacks them, too: it lacked most.',
+    row => row.held,
+  )
   gauge('waggle_watch_failures', 'Lists and watches that failed in a row, 0 while it goes well.', row => row.failures)
   gauge(
     'waggle_watch_last_event_timestamp_seconds',

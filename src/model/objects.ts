@@ -124,10 +124,11 @@ export type ProblemEvent = Extract<SourceEvent, { readonly type: 'problem' | 're
 /** Where desired objects come from: a directory of manifests or the API server. */
 export interface Source {
   /**
-   * Told before `start`: objects of an earlier run, or of what the kernel still serves. The
-   * receiver has them already; they are deleted as the first lists say.
+   * Told before `start`: objects that an earlier run wrote down, and the Services that the
+   * kernel still serves (namespace/name). The first lists delete what they lack of them,
+   * unless they lack so much that they are not believed at once.
    */
-  restore?(objects: readonly WatchedObject[]): void
+  restore?(objects: readonly WatchedObject[], served: readonly ObjectKey[]): void
   /** For logs and `/healthz`, e.g. `dir:/etc/waggle` or `kube:https://10.0.0.1:6443`. */
   readonly name: string
   /**

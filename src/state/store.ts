@@ -88,6 +88,13 @@ export class Store {
     return this.#nodes.get(name)
   }
 
+  /** All objects. */
+  *objects(): Generator<WatchedObject> {
+    yield* this.#services.values()
+    yield* this.#slices.values()
+    yield* this.#nodes.values()
+  }
+
   /** Number of objects of each kind. */
   get size(): Readonly<Record<WatchedKind, number>> {
     return { Service: this.#services.size, EndpointSlice: this.#slices.size, Node: this.#nodes.size }

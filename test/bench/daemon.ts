@@ -99,6 +99,7 @@ class Node {
       bpffs: this.#bpffs,
       cgroup: this.#cgroup,
       'run-dir': this.#world.dir,
+      'checkpoint-dir': this.#world.dir,
       'log-format': 'json',
       // A device that is not there: nothing here arrives as packets.
       devices: 'bench0',

@@ -93,8 +93,9 @@ describe.skipIf(missing)(missing ? `${title} (skipped: ${missing})` : title, () 
       bpffs: lab.lab.names.bpffs('node-a'),
       cgroup: lab.lab.nodeCgroup('node-a'),
       run: lab.lab.names.agentRunDir('node-a'),
+      state: path.join(folder, 'state'),
     }
-    for (const dir of [volumes.config, volumes.token]) mkdirSync(dir)
+    for (const dir of [volumes.config, volumes.token, volumes.state]) mkdirSync(dir)
     writeFileSync(path.join(volumes.config, 'config.conf'), deployedOne('ConfigMap').data['config.conf'])
     writeFileSync(path.join(volumes.token, 'token'), token)
     const api = JSON.parse(readFileSync(path.join(lab.lab.names.apiDir, 'state.json'), 'utf8'))

@@ -1,11 +1,14 @@
+import { readFileSync } from 'node:fs'
+import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { gunzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { killAgent, startAgent } from '../../tools/labkit/agent.js'
 import { service } from '../netns/manifests.js'
 import { CANNOT_RUN as NO_LAB, type RunningLoad } from '../netns/test-lab.js'
 import { until } from '../unit/kube-source-kit.js'
 import { KubeLab } from './kube-lab.js'
-import { CANNOT_RUN as NO_API } from './parts.js'
+import { CANNOT_RUN as NO_API, ROOT } from './parts.js'
 
 /** From objects in a real API server to bytes that arrive, with parts of the way taken out. */
 
@@ -125,6 +128,39 @@ describe.skipIf(missing)(missing ? `${title} (skipped: ${missing})` : title, () 
     await sleep(500)
     await expectNobodyNoticed(loads)
     for (const download of downloads) expect(await download).toMatchObject({ ok: 4, errors: {} })
+  })
+
+  test('a node is booted while the API server is away: it serves what it knew; what left meanwhile leaves with the lists', {
+    timeout: 180_000,
+  }, async () => {
+    const brief = service({ name: 'brief', ip: 20, ports: [{ port: 80 }], pods: ['pod-b2'] })
+    await lab.replaceManifests([...web(BACKENDS), ...brief])
+    const load = (address: string) => lab.load('pod-a1', address, { count: 5, timeout: 500 })
+    await until(async () => expect(await load('10.96.0.20:80')).toMatchObject({ ok: 5 }), 20_000)
+    const folder = path.join(lab.lab.names.agentRunDir('node-a'), 'checkpoint')
+    const written = () => gunzipSync(readFileSync(path.join(folder, 'node-a.checkpoint.gz'))).toString()
+    await until(() => expect(written()).toContain('"name":"brief"'), 90_000)
+
+    await killAgent(lab.lab, 'node-a')
+    await lab.replaceManifests(web(BACKENDS))
+    await lab.apiServer('stop')
+    const cleanup = ['cleanup', '--bpffs', lab.lab.names.bpffs('node-a')]
+    const runDir = ['--run-dir', lab.lab.names.agentRunDir('node-a')]
+    const { code, err } = await lab.exec('node-a', [path.join(ROOT, 'bin/waggle'), ...cleanup, ...runDir])
+    expect({ code, err }).toMatchObject({ code: 0 })
+    expect(await load('10.96.0.10:80')).toMatchObject({ ok: 0 })
+
+    const started = startAgent(lab.lab, 'node-a')
+    await until(async () => expect(await load('10.96.0.10:80')).toMatchObject({ ok: 5 }), 30_000)
+    expect(await load('10.96.0.20:80')).toMatchObject({ ok: 5 })
+    const fromOutside = await lab.load('client', '192.168.0.11:30080', { count: 5, timeout: 500 })
+    expect(fromOutside).toMatchObject({ ok: 5 })
+    const loads = everyKindOfTraffic()
+    await sleep(2000)
+    await lab.apiServer('start')
+    await started
+    await until(async () => expect(await load('10.96.0.20:80')).toMatchObject({ ok: 0 }), 60_000)
+    await expectNobodyNoticed(loads)
   })
 
   test('agent and API server are both away: traffic goes on, and both come back', { timeout: 180_000 }, async () => {

@@ -22,7 +22,7 @@ beforeEach(async () => {
   const now = clock.wall()
   health = {
     sync: { synced: true, lastApplied: now, pendingSince: undefined },
-    ...{ nodeEligible: true, now, staleAfterMs: 60_000, waitingFor: [] },
+    ...{ nodeEligible: true, now, staleAfterMs: 60_000, waitingFor: [], heldDeletions: 0 },
   }
   ports = new HealthCheckPorts({
     healthInput: () => health,

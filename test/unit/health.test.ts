@@ -10,9 +10,15 @@ const good: HealthInput = {
   now,
   staleAfterMs: 60_000,
   waitingFor: ['the first full apply'],
+  heldDeletions: 0,
 }
 const starting = { ...good, sync: { synced: false, lastApplied: undefined, pendingSince: undefined } }
 const waiting = (seconds: number) => ({ ...good, sync: { ...good.sync, pendingSince: ago(seconds) } })
+
+test('readyz tells of deletions that are held back', () => {
+  expect(readyz(good).body).not.toHaveProperty('heldDeletions')
+  expect(readyz({ ...good, heldDeletions: 7 })).toMatchObject({ code: 200, body: { heldDeletions: 7 } })
+})
 
 test.each([
   { name: 'nothing waits, however old the last apply', input: good, want: [200, 200, 200] },

@@ -1,6 +1,7 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { RequestOptions } from 'node:https'
+import { type AddressInfo, createServer as createTcpServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
@@ -151,4 +152,56 @@ test('connections are used again until a certificate changes', async () => {
 test.each(['ftp://192.0.2.1', 'unix:/run/x'])('a server %s is refused', server => {
   const access = { server, options: async () => ({}) }
   expect(() => new KubeClient(access, systemClock)).toThrow(TypeError)
+})
+
+describe('endpoints that the cluster names', () => {
+  /** Listens and counts who connects; nobody gets an answer. */
+  async function counted() {
+    let connections = 0
+    const server = createTcpServer(socket => {
+      connections++
+      socket.destroy()
+    })
+    await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+    const { port } = server.address() as AddressInfo
+    return { port, connections: () => connections, close: () => server.close() }
+  }
+
+  /** Connections that a learned endpoint gets when the configured server is away. */
+  async function asked(scheme: string, options: RequestOptions): Promise<number> {
+    const configured = await counted()
+    const learned = await counted()
+    configured.close()
+    const access = { server: `${scheme}://127.0.0.1:${configured.port}`, options: async () => options }
+    const client = new KubeClient(access, systemClock)
+    client.learn([`127.0.0.1:${learned.port}`])
+    await expect(client.get('ask', '/', '*/*', new AbortController().signal)).rejects.toThrow(/KUBE_UNREACHABLE/)
+    learned.close()
+    client.close()
+    return learned.connections()
+  }
+
+  test('are asked when no configured server can be reached', async () => {
+    expect(await asked('https', {})).toBe(1)
+  })
+
+  test('are not asked where nobody checks who they are', async () => {
+    expect(await asked('http', {})).toBe(0)
+    expect(await asked('https', { rejectUnauthorized: false })).toBe(0)
+  })
+
+  test('do not move the one in use, and leave when they are no longer named', () => {
+    const access = { server: 'https://10.0.0.1', options: async () => ({}) }
+    const client = new KubeClient(access, systemClock, { servers: ['https://10.0.0.1', 'https://10.0.0.2'] })
+    client.rotate()
+    client.learn(['10.0.0.3:6443', '10.0.0.4:6443'])
+    const next = () => {
+      client.rotate()
+      return client.server
+    }
+    expect(client.server).toBe('https://10.0.0.2')
+    expect([next(), next(), next()]).toEqual(['https://10.0.0.3:6443', 'https://10.0.0.4:6443', 'https://10.0.0.1'])
+    client.learn(['10.0.0.4:6443'])
+    expect([next(), next(), next()]).toEqual(['https://10.0.0.2', 'https://10.0.0.4:6443', 'https://10.0.0.1'])
+  })
 })

@@ -30,6 +30,40 @@ const invalid = (version: string) => at(version, { ...service('a'), spec: { clus
 const headless = (version: string) =>
   at(version, { ...service('a'), spec: { clusterIP: 'None', clusterIPs: ['None'] } })
 
+describe('what an earlier run left', () => {
+  const keys = many(20).map(object => `default/${object.metadata.name}`)
+
+  test('goes when the first list lacks it', () => {
+    const known = new Known('Service')
+    known.seed([...keys, 'default/old'])
+    const { events, deletes } = list(known, many(20))
+    expect(deletes).toBe(1)
+    expect(short(events).slice(-2)).toEqual(['-default/old', 'synced'])
+  })
+
+  test('stays when the first list lacks most of it, and nothing is synced before that is settled', () => {
+    const known = new Known('Service')
+    known.seed(keys)
+    const first = list(known, many(9))
+    expect(first).toMatchObject({ upserts: 9, deletes: 0, held: 11 })
+    expect(short(first.events)).not.toContain('synced')
+    expect(known.synced).toBe(false)
+    // A list that is sane again ends it at once; one that still lacks it, after a minute.
+    expect(short(list(known, many(9), 59_999).events)).toEqual([])
+    const settled = list(known, many(9), 60_000)
+    expect(settled).toMatchObject({ deletes: 11, held: 0 })
+    expect(short(settled.events).at(-1)).toBe('synced')
+  })
+
+  test('is the object itself when the first list is sane again', () => {
+    const known = new Known('Service')
+    known.seed(keys)
+    list(known, [])
+    expect(short(list(known, many(20), 1).events).at(-1)).toBe('synced')
+    expect(known.size).toBe(20)
+  })
+})
+
 describe('lists', () => {
   test('the first one delivers all, the next one only differences, as one batch', () => {
     const known = new Known('Service')

@@ -185,11 +185,12 @@ test('the kernel counters are shown as they are, each scrape anew', async () => 
 
 test('how each watch of the API server stands', async () => {
   input.watches = () => [
-    { kind: 'Service', objects: 12, lastEventAt: new Date(3000), failures: 0 },
-    { kind: 'Node', objects: 0, lastEventAt: undefined, failures: 4 },
+    { kind: 'Service', objects: 12, held: 7, lastEventAt: new Date(3000), failures: 0 },
+    { kind: 'Node', objects: 0, held: 0, lastEventAt: undefined, failures: 4 },
   ]
   metrics = new Metrics(input)
   expect(await sample('waggle_watch_objects{kind="Service"}')).toBe(12)
+  expect(await sample('waggle_watch_held_deletions{kind="Service"}')).toBe(7)
   expect(await sample('waggle_watch_last_event_timestamp_seconds{kind="Service"}')).toBe(3)
   expect(await sample('waggle_watch_last_event_timestamp_seconds{kind="Node"}')).toBe(0)
   expect(await sample('waggle_watch_failures{kind="Node"}')).toBe(4)

@@ -1,6 +1,6 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { afterEach, beforeEach, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { LogFields, Logger } from '../../src/base/log.js'
 import { readConfig } from '../../src/config/read.js'
 import { Agent, type AgentDataplane, type EventSink, type KernelCounters } from '../../src/daemon/agent.js'
@@ -11,7 +11,15 @@ import type { ServiceNotice } from '../../src/k8s/kube-event.js'
 import type { Address } from '../../src/model/address.js'
 import type { Cidr } from '../../src/model/cidr.js'
 import type { DesiredState } from '../../src/model/desired.js'
-import type { EndpointSliceObject, NodeObject, ServiceObject, Source, SourceEvent } from '../../src/model/objects.js'
+import type {
+  EndpointSliceObject,
+  NodeObject,
+  ObjectKey,
+  ServiceObject,
+  Source,
+  SourceEvent,
+  WatchedObject,
+} from '../../src/model/objects.js'
 import { FakeClock } from './sync-fake-clock.js'
 
 /** A dataplane that remembers what it was told, in order. */
@@ -22,6 +30,7 @@ class RecordingDataplane implements AgentDataplane {
   desired: DesiredState | undefined
   devices: readonly Device[] = []
   housekept = 0
+  served: readonly string[] = []
 
   async probe(): Promise<readonly Missing[]> {
     return this.missing
@@ -56,7 +65,12 @@ class RecordingDataplane implements AgentDataplane {
 class ManualSource implements Source {
   readonly name = 'manual'
   deliver: (events: readonly SourceEvent[]) => void = () => {}
+  /** What it was told of before it was started. */
+  restored: unknown
 
+  restore(objects: readonly WatchedObject[], served: readonly ObjectKey[]): void {
+    this.restored = [objects, served]
+  }
   async start(sink: (events: readonly SourceEvent[]) => void): Promise<void> {
     this.deliver = sink
   }
@@ -129,7 +143,7 @@ beforeEach(async () => {
 })
 afterEach(() => agent.stop())
 
-function makeAgent(flags: readonly [string, string[]][], events?: EventSink): Agent {
+function makeAgent(flags: readonly [string, string[]][], events?: EventSink, checkpoint?: Disk): Agent {
   const write = (message: string, fields: LogFields = {}) => void lines.push({ message, fields })
   const logger: Logger = { error: write, warn: write, info: write, debug() {}, child: () => logger }
   const device = (name: string, ifindex: number, addresses: string[], defaultRoute = false) => ({
@@ -169,8 +183,78 @@ function makeAgent(flags: readonly [string, string[]][], events?: EventSink): Ag
     version: '1',
     lockIsHeld: () => lockIsHeld,
     ...(events && { events }),
+    ...(checkpoint && { checkpoint }),
   })
 }
+
+/** A checkpoint in memory. */
+class Disk {
+  readonly objects: readonly WatchedObject[]
+  /** What was to be written, each time. */
+  readonly written: WatchedObject[][] = []
+
+  constructor(objects: readonly WatchedObject[]) {
+    this.objects = objects
+  }
+  async read(): Promise<readonly WatchedObject[]> {
+    return this.objects
+  }
+  changed(objects: () => Iterable<WatchedObject>): void {
+    this.written.push([...objects()])
+  }
+  async stop(): Promise<void> {}
+}
+
+describe('what an earlier run wrote down', () => {
+  const old = { ...service, name: 'old', clusterIPs: [address('10.96.0.11')] }
+  const known = [service, old, slice, node]
+  const ids = () => [...(dataplane.desired?.services.keys() ?? [])]
+
+  test('is served at once where the kernel has nothing; what left goes after the lists of every kind', async () => {
+    const disk = new Disk(known)
+    agent = makeAgent([], undefined, disk)
+    await agent.start()
+    await clock.advanceAsync(500)
+    expect(dataplane.steps.at(-1)).toBe('apply all')
+    expect(ids()).toEqual(['default/web:http/TCP/IPv4', 'default/old:http/TCP/IPv4'])
+    expect(dataplane.devices.map(({ name }) => name)).toEqual(['eth0', 'eth1'])
+    expect(source.restored).toEqual([known, []])
+    expect(await status('/readyz')).toBe(503)
+
+    source.deliver([upsert(service), { type: 'delete', kind: 'Service', key: 'default/old' }, synced('Service')])
+    source.deliver([upsert(slice), synced('EndpointSlice')])
+    await clock.advanceAsync(500)
+    expect(dataplane.steps.some(step => step.includes('prune'))).toBe(false)
+    expect(disk.written).toEqual([])
+    source.deliver([upsert(node), synced('Node')])
+    await clock.advanceAsync(500)
+    expect(dataplane.steps.at(-1)).toBe('apply all prune')
+    expect(ids()).toEqual(['default/web:http/TCP/IPv4'])
+    expect(disk.written).toEqual([[service, slice, node]])
+  })
+
+  test('is not written over what the kernel has, which is newer; the source hears of both', async () => {
+    dataplane.served = ['default/web:http/TCP/IPv4', 'default/web:http/TCP/IPv6', 'default/new:/UDP/IPv4']
+    agent = makeAgent([], undefined, new Disk(known))
+    await agent.start()
+    await clock.advanceAsync(500)
+    expect(dataplane.steps).toEqual(['start'])
+    expect(source.restored).toEqual([known, ['default/web', 'default/new']])
+  })
+
+  test('is written down again when objects changed, and not for less', async () => {
+    const disk = new Disk([])
+    agent = makeAgent([], undefined, disk)
+    await agent.start()
+    source.deliver([upsert(service), upsert(slice), upsert(node)])
+    source.deliver([synced('Service'), synced('EndpointSlice'), synced('Node')])
+    expect(disk.written).toHaveLength(1)
+    source.deliver([{ type: 'problem', where: 'x', field: 'y', message: 'z' }])
+    expect(disk.written).toHaveLength(1)
+    source.deliver([{ type: 'delete', kind: 'Service', key: 'default/web' }])
+    expect(disk.written.at(-1)).toEqual([slice, node])
+  })
+})
 
 // One connection each: a pooled one would belong to the agent of an earlier test.
 const get = (path: string, port = healthPort) => fetch(`${BASE}:${port}${path}`, { headers: { connection: 'close' } })

@@ -28,6 +28,7 @@ export function agentCommand(lab: Lab, node: string, extra: readonly string[]): 
     'run',
     ...['--node-name', node, ...source, '--dataplane', lab.state.dataplane, '--devices', 'eth0'],
     ...['--cgroup', lab.nodeCgroup(node), '--bpffs', lab.names.bpffs(node), '--run-dir', lab.names.agentRunDir(node)],
+    ...['--checkpoint-dir', `${lab.names.agentRunDir(node)}/checkpoint`],
     ...['--metrics-bind-address', METRICS_BIND, '--healthz-bind-address', HEALTHZ_BIND, '--log-format', 'json'],
     ...extra,
   ]

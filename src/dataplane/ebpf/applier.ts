@@ -43,6 +43,11 @@ export class Applier {
     this.#orphans = orphans
   }
 
+  /** Ids of the Service ports that the kernel has. */
+  get ids(): readonly string[] {
+    return [...this.#table.services.keys()]
+  }
+
   /** See `Dataplane.apply`. */
   apply(desired: DesiredState, changed: ReadonlySet<string> | undefined, prune: boolean): ApplyReport {
     const before = this.#writer.writes

@@ -155,6 +155,11 @@ export class EbpfDataplane implements Dataplane {
     else logger.info('flows that the kernel translates', { left: adoption.on, reason: adoption.reason })
   }
 
+  /** Ids of the Service ports that the kernel has; after start() what an earlier run left. */
+  get served(): readonly string[] {
+    return this.#state().applier.ids
+  }
+
   async apply(desired: DesiredState, changed: ReadonlySet<string> | undefined, prune: boolean): Promise<ApplyReport> {
     return this.#state().applier.apply(desired, changed, prune)
   }
