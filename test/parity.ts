@@ -355,6 +355,7 @@ export const PARITY: readonly ParityGroup[] = [
         holds: 'the rules of one Service of each kind',
         ours: [
           `${RENDER} > the listings of the documents come out`,
+          'cluster/iptables-rules.test.ts > --dataplane iptables against the real kube-proxy',
           'netns/iptables-rules.test.ts > iptables-save lists what was rendered, the documents listings among it',
         ],
       },

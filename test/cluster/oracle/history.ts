@@ -125,15 +125,20 @@ const endpoint = (hinted: boolean): fc.Arbitrary<Endpoint> =>
     zones: hinted ? hints(ZONES) : fc.constant<string[]>([]),
     nodes: hinted ? rarely(fc.constant<string[]>([]), hints(['node-a', 'node-b'])) : fc.constant<string[]>([]),
   })
+/** Mostly each address once. */
+const listOf = (one: fc.Arbitrary<Endpoint>): fc.Arbitrary<Endpoint[]> =>
+  rarely(
+    fc.uniqueArray(one, { maxLength: 4, selector: ({ address, shared }) => `${address} ${shared}` }),
+    fc.array(one, { maxLength: 4 }),
+  )
 const endpoints = fc.oneof(
-  fc.array(endpoint(false), { maxLength: 4 }),
-  fc.array(endpoint(true), { maxLength: 4 }),
+  listOf(endpoint(false)),
+  listOf(endpoint(true)),
   // Hints for nodes on all of them, as trafficDistribution PreferSameNode makes them.
-  fc.array(
+  listOf(
     fc
       .tuple(endpoint(true), fc.subarray(['node-a', 'node-b', 'node-c'], { minLength: 1 }))
       .map(([each, nodes]) => ({ ...each, nodes })),
-    { maxLength: 4 },
   ),
 )
 const slice: fc.Arbitrary<Slice | undefined> = fc.option(

@@ -77,8 +77,11 @@ export class OurPlan {
       const service = `${port.namespace}/${port.name}`
       if (port.frontends.some(each => contested.has(`${each.address} ${each.port} ${port.protocol}`)))
         found.add(service)
+      if (port.sourceRanges?.ranges.length === 0) found.add(service)
     }
-    for (const service of this.#services.keys()) {
+    for (const [service, { externalIPs, loadBalancerIPs }] of this.#services) {
+      // kube-proxy writes such an address twice, and the first of the two rules knows no source ranges.
+      if (externalIPs.some(address => loadBalancerIPs.includes(address))) found.add(service)
       const seen = new Set<string>()
       for (const slice of this.#store.slicesOf(service)) {
         for (const address of slice.endpoints.flatMap(each => each.addresses)) {
