@@ -47,6 +47,9 @@ $(B)/bpf/%.bpf.o: bpf/%.bpf.c $(BPF_HEADERS) Makefile
 	$(CLANG) $(BPF_CFLAGS) -c $< -o $@
 	$(STRIP) -g $@
 
+# Those on the flat flow table are made of the same sources.
+$(filter %_flat.bpf.o,$(BPF_OBJECTS)): $(B)/bpf/%_flat.bpf.o: bpf/%.bpf.c
+
 # --- addon -------------------------------------------------------------------
 
 NODE_INC = $(shell $(NODE) -p "require('node-api-headers').include_dir")

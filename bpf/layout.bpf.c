@@ -4,6 +4,8 @@
  * writes src/ebpf/generated/ and bpf/layouts.lock from it.
  */
 #include "maps.h"
+#include "maps_flow_flat.h"
+#include "maps_flow_hash.h"
 
 /* An enum reaches BTF only through a variable of its type; a new enum is added here. */
 struct layout_enums {
@@ -18,6 +20,8 @@ struct layout_enums {
 	enum flow_sent flow_sent;
 	enum flow_state flow_state;
 	enum flow_flag flow_flag;
+	enum flat_record_state flat_record_state;
+	enum flat_control flat_control;
 	enum device_takes device_takes;
 	enum device_xdp device_xdp;
 };

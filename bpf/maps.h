@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * maps.h: every map, its key, its value and who writes it.
+ * maps.h: every map, its key, its value and who writes it; the flows themselves are in
+ * maps_flow_hash.h or maps_flow_flat.h.
  *
  * A name has at most 15 characters, the layout version included; a changed layout
  * takes a new version. All maps are pinned below the
@@ -15,6 +16,7 @@
 #include "layout/filter.h"
 #include "layout/flow.h"
 #include "layout/fragment.h"
+#include "layout/icmp.h"
 #include "layout/outcome.h"
 #include "layout/reply.h"
 #include "layout/route.h"
@@ -114,30 +116,6 @@ struct {
 	__type(value, struct affinity);
 } affinity_v1 SEC(".maps");
 
-/* Two entries a flow, one for each half; see lib/flow.h. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 131072);
-	__type(key, struct tuple);
-	__type(value, struct flow);
-} flows_v1 SEC(".maps");
-
-/* The forward key of every flow, by flow.slot. A power of two, half the entries of flows_v1; see
- * lib/flow_slot.h. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 65536);
-	__type(key, __u32);
-	__type(value, struct flow_slot);
-} flow_slots_v1 SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct flow_hand);
-} flow_hand_v1 SEC(".maps");
-
 /* Written by programs, read by the control plane. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -179,6 +157,15 @@ struct {
 	__type(key, __u32);
 	__type(value, struct held_fragment);
 } held_buf_v1 SEC(".maps");
+
+/* Where a quote is looked at: it does not fit on the stack. Programs on packets with an skb do not
+ * interrupt one another on a CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct icmp_quote);
+} icmp_quote_v1 SEC(".maps");
 
 /* Keyed by ifindex; written by the control plane. */
 struct {

@@ -25,7 +25,7 @@ static __noinline int defect_judge(const struct packet *p, int ret)
 
 	if (ret && ret != p->defect)
 		return ret;
-	if (!ret && (flow_store_find(&p->tuple) ||
+	if (!ret && (flow_store_has(&p->tuple) ||
 		     frontend_find(&p->tuple.dst, p->tuple.dport, p->tuple.proto)))
 		return -p->defect;
 	address = frontend_find(&p->tuple.dst, 0, 0);

@@ -12,9 +12,9 @@
 
 #include "../maps.h"
 #include "affinity.h"
-#include "backend.h"
 #include "filter.h"
 #include "flow_state.h"
+/* Unless the entry file has included the other store. */
 #include "flow_store_hash.h"
 #include "packet.h"
 
@@ -29,7 +29,7 @@ enum flow_side {
  * its sender cannot notice. Of a TCP connection only a SYN does, and only when the old
  * connection is over or its backend is removed; all others are left to their peers.
  */
-static __always_inline bool flow_has_ended(const struct packet *p, const struct flow *half)
+static __always_inline bool flow_has_ended(const struct packet *p, const struct flow_half *half)
 {
 	if (packet_is_of_connection(p)) {
 		if (!packet_is_pure_syn(p))
@@ -37,7 +37,7 @@ static __always_inline bool flow_has_ended(const struct packet *p, const struct 
 		if ((half->sent | half->heard) & (FLOW_SENT_FIN | FLOW_SENT_RST))
 			return true;
 	}
-	return !backend_is_current(half->backend, half->generation);
+	return !flow_store_backend_is_current(half);
 }
 
 /*
@@ -46,7 +46,7 @@ static __always_inline bool flow_has_ended(const struct packet *p, const struct 
  * there, and sends its SYN again (RFC 9293 3.10.7.3): that one must come with the same
  * ports, so none of this ends or confirms the flow. A RST of the backend does.
  */
-static __always_inline bool flow_keeps_opening(const struct packet *p, const struct flow *half)
+static __always_inline bool flow_keeps_opening(const struct packet *p, const struct flow_half *half)
 {
 	if (!packet_is_of_connection(p))
 		return false;
@@ -57,7 +57,8 @@ static __always_inline bool flow_keeps_opening(const struct packet *p, const str
 
 /* Whether a packet of the client that comes when the flow's time is over opens another one. Of a
  * TCP connection only a SYN does: its peers may have more patience than we. */
-static __always_inline bool flow_may_begin_anew(const struct packet *p, const struct flow *half)
+static __always_inline bool flow_may_begin_anew(const struct packet *p,
+						const struct flow_half *half)
 {
 	return half->direction == FLOW_FORWARD &&
 	       (!packet_is_of_connection(p) || packet_is_pure_syn(p));
@@ -69,7 +70,7 @@ static __always_inline bool flow_may_begin_anew(const struct packet *p, const st
  *
  * out   false: this is no flow any more
  */
-static __always_inline bool flow_tell(const struct packet *p, struct flow *half)
+static __always_inline bool flow_tell(const struct packet *p, const struct flow_half *half)
 {
 	__u8 sent = flow_sent_with(p, half->direction, half->sent, half->heard);
 
@@ -95,9 +96,8 @@ __noinline int flow_half_for_replies(struct packet *p)
 	return p ? flow_store_stays(&p->to) : 0;
 }
 
-static __always_inline void flow_use(struct packet *p, const struct flow *half)
+static __always_inline void flow_use(struct packet *p, const struct flow_half *half)
 {
-	p->to = half->to;
 	p->flow_flags = half->flags;
 	p->flow_direction = half->direction;
 	p->backend = half->backend;
@@ -110,7 +110,7 @@ static __always_inline bool flow_is_of_stack(__u8 flags)
 }
 
 /* Where packets of this half are translated. */
-static __always_inline enum flow_side flow_side(const struct flow *half)
+static __always_inline enum flow_side flow_side(const struct flow_half *half)
 {
 	if (half->flags & FLOW_OF_NODE)
 		return half->direction == FLOW_FORWARD ? FLOW_SIDE_EGRESS : FLOW_SIDE_INGRESS;
@@ -128,13 +128,13 @@ static __always_inline enum flow_side flow_side(const struct flow *half)
 static __always_inline int flow_find_of_error(struct packet *p, const struct tuple *tuple,
 					      enum flow_side side)
 {
-	const struct flow *half = flow_store_find(tuple);
+	struct flow_half half;
 
-	if (!half)
+	if (!flow_store_find(tuple, &p->to, &half))
 		return FLOW_NONE;
-	if (side != flow_side(half))
+	if (side != flow_side(&half))
 		return OUTCOME_NOT_SERVICE;
-	flow_use(p, half);
+	flow_use(p, &half);
 	return OUTCOME_CONTINUE;
 }
 
@@ -145,19 +145,19 @@ static __always_inline int flow_find_of_error(struct packet *p, const struct tup
  */
 static __always_inline int flow_find(struct packet *p, enum flow_side side)
 {
-	struct flow *half = flow_store_find(&p->tuple);
+	struct flow_half half;
 
-	if (!half)
+	if (!flow_store_find(&p->tuple, &p->to, &half))
 		return FLOW_NONE;
-	if (side != flow_side(half))
+	if (side != flow_side(&half))
 		return OUTCOME_NOT_SERVICE;
-	if (packet_is_later_fragment(p) && half->backend != p->backend)
+	if (packet_is_later_fragment(p) && half.backend != p->backend)
 		return -OUTCOME_FRAGMENT;
-	if ((half->direction == FLOW_FORWARD && flow_has_ended(p, half)) || !flow_tell(p, half)) {
-		flow_store_end(&p->tuple, half);
+	if ((half.direction == FLOW_FORWARD && flow_has_ended(p, &half)) || !flow_tell(p, &half)) {
+		flow_store_end(&p->tuple, &half);
 		return FLOW_NONE;
 	}
-	flow_use(p, half);
+	flow_use(p, &half);
 	return OUTCOME_CONTINUE;
 }
 
@@ -195,11 +195,11 @@ __noinline int flow_add(struct packet *p, const struct flow_new *new)
  */
 static __noinline int flow_join(struct packet *p)
 {
-	const struct flow *first = flow_store_find(&p->tuple);
+	struct flow_half first;
 
-	if (!first)
+	if (!flow_store_find(&p->tuple, &p->to, &first))
 		return -OUTCOME_BROKEN_STATE;
-	flow_use(p, first);
+	flow_use(p, &first);
 	p->egress = 0;
 	return OUTCOME_CONTINUE;
 }

@@ -21,6 +21,12 @@ const volatile __u32 cfg_flow_tcp_closed_s = 10;
 const volatile __u32 cfg_flow_udp_s = 120;
 const volatile __u32 cfg_flow_udp_stream_s = 300;
 
+/*
+ * Seconds that a datagram flow to a removed backend may be silent: answers that were under
+ * way when it was removed still find it. The next datagram chooses again at once (flow.h).
+ */
+#define FLOW_LAST_ANSWERS_S 5
+
 /* enum flow_sent of a direction after another of its packets. */
 static __always_inline __u8 flow_sent_with(const struct packet *p, __u8 direction, __u8 sent,
 					   __u8 heard)
@@ -36,13 +42,14 @@ static __always_inline __u8 flow_sent_with(const struct packet *p, __u8 directio
 	return sent;
 }
 
-static __always_inline enum flow_state flow_state_of(const struct flow *forward)
+/* in    enum flow_sent of the client's packets, and of the backend's */
+static __always_inline enum flow_state flow_state_of(__u8 sent, __u8 heard)
 {
-	__u8 either = forward->sent | forward->heard;
+	__u8 either = sent | heard;
 
-	if (either & FLOW_SENT_RST || forward->sent & forward->heard & FLOW_SENT_FIN)
+	if (either & FLOW_SENT_RST || sent & heard & FLOW_SENT_FIN)
 		return FLOW_CLOSED;
-	if (!(forward->sent & FLOW_SENT_ON))
+	if (!(sent & FLOW_SENT_ON))
 		return FLOW_OPENING;
 	return either & FLOW_SENT_FIN ? FLOW_HALF_CLOSED : FLOW_ESTABLISHED;
 }
@@ -53,11 +60,14 @@ static __always_inline bool flow_state_yields(enum flow_state state)
 	return state == FLOW_OPENING || state == FLOW_CLOSED;
 }
 
-static __always_inline __u64 flow_timeout_ns(__u8 proto, enum flow_state state)
+/* in    current: whether its backend is there still */
+static __always_inline __u64 flow_timeout_ns(__u8 proto, enum flow_state state, bool current)
 {
 	__u32 seconds;
 
-	if (proto == IPPROTO_UDP)
+	if (proto == IPPROTO_UDP && !current)
+		seconds = FLOW_LAST_ANSWERS_S;
+	else if (proto == IPPROTO_UDP)
 		seconds = state == FLOW_OPENING ? cfg_flow_udp_s : cfg_flow_udp_stream_s;
 	else if (state == FLOW_CLOSED)
 		seconds = cfg_flow_tcp_closed_s;

@@ -18,17 +18,6 @@
 #include "parse.h"
 #include "route.h"
 
-/* The packet that an error quotes; it may be cut off eight bytes behind its IP header. */
-struct icmp_quote {
-	struct tuple tuple; /* as it is quoted */
-	struct tuple to;    /* as it is to be quoted */
-	__u32 ip;	    /* offset of its IP header */
-	__u32 l4;	    /* offset of its TCP, UDP or SCTP header */
-	__u32 diff;	    /* what its change adds to the sum over it */
-	__sum16 ip_check;   /* IPv4 */
-	__sum16 check;	    /* of the error */
-};
-
 static __always_inline int icmp_quote_ipv4(const struct packet *p, struct icmp_quote *quote)
 {
 	struct iphdr ip;
@@ -158,19 +147,19 @@ static __noinline int icmp_rewrite(struct packet *p, const struct icmp_quote *qu
 static __noinline int icmp_find_flow(struct packet *p, enum flow_side side,
 				     struct icmp_quote *quote)
 {
-	struct tuple tuple;
 	int ret;
 
-	tuple_exchange(&tuple, &quote->tuple);
 	/* An error comes to whom sent what it quotes. */
-	if (!addr_equal(&tuple.dst, &p->tuple.dst))
+	if (!addr_equal(&quote->tuple.src, &p->tuple.dst))
 		return OUTCOME_NOT_SERVICE;
-	ret = flow_find_of_error(p, &tuple, side);
+	/* Until it is known: the stack is short. */
+	tuple_exchange(&quote->to, &quote->tuple);
+	ret = flow_find_of_error(p, &quote->to, side);
 	if (ret)
 		return ret == FLOW_NONE ? OUTCOME_NOT_SERVICE : ret;
 	tuple_exchange(&quote->to, &p->to);
 	/* A router's own address is kept where the flow's source is. */
-	if (addr_equal(&p->to.src, &tuple.src))
+	if (addr_equal(&p->to.src, &quote->tuple.dst))
 		p->to.src = p->tuple.src;
 	p->to.proto = p->tuple.proto;
 	return OUTCOME_CONTINUE;
@@ -183,17 +172,23 @@ static __noinline int icmp_find_flow(struct packet *p, enum flow_side side,
  */
 static __always_inline int icmp_translate(struct packet *p, enum flow_side side, __sum16 check)
 {
-	struct icmp_quote quote = {.check = check};
+	struct icmp_quote *quote;
+	__u32 zero = 0;
 	int ret;
 
-	ret = icmp_quote_parse(p, &quote);
+	quote = bpf_map_lookup_elem(&icmp_quote_v1, &zero);
+	if (!quote)
+		return -OUTCOME_BROKEN_STATE;
+	__builtin_memset(quote, 0, sizeof(*quote));
+	quote->check = check;
+	ret = icmp_quote_parse(p, quote);
 	if (!ret)
-		ret = icmp_find_flow(p, side, &quote);
+		ret = icmp_find_flow(p, side, quote);
 	if (!ret && !flow_is_of_stack(p->flow_flags))
 		ret = route_find(p);
 	if (!ret)
-		ret = icmp_quote_rewrite(p, &quote);
-	return ret ?: icmp_rewrite(p, &quote);
+		ret = icmp_quote_rewrite(p, quote);
+	return ret ?: icmp_rewrite(p, quote);
 }
 
 #endif

@@ -123,7 +123,7 @@ static __always_inline int open_to_local(struct packet *p, struct flow_new *new)
 	if (ret != FLOW_TAKEN)
 		return ret;
 	new->flags |= FLOW_SNAT;
-	return snat_add_flow(p, new, false);
+	return snat_add_flow(p, new);
 }
 
 /* A backend elsewhere, or one that is its own client, sees this node: so its replies come back
@@ -140,7 +140,7 @@ static __always_inline int open_to_remote(struct packet *p, struct flow_new *new
 	ret = route_source(p, &p->to.src);
 	if (ret)
 		return ret;
-	return snat_add_flow(p, new, true);
+	return snat_add_flow(p, new);
 }
 
 /* A function of its own: known flows do without what it has on the stack. */
@@ -156,15 +156,16 @@ static __noinline int flow_open(struct packet *p)
 	ret = open_choose(p, &new);
 	if (ret)
 		return ret;
-	new.slot = flow_slot_claim();
-	if (new.slot == FLOW_SLOT_NONE)
+	new.place = flow_store_claim(p->ipv4);
+	if (new.place == FLOW_PLACE_NONE)
 		return -OUTCOME_FLOWS_FULL;
 	ret = new.flags &FLOW_LOCAL_BACKEND ? open_to_local(p, &new) : open_to_remote(p, &new);
-	if (ret == FLOW_EXISTS)
-		return flow_join(p);
-	if (!ret)
+	if (!ret) {
 		select_count_opened(new.service, new.backend);
-	return ret;
+		return OUTCOME_CONTINUE;
+	}
+	flow_store_give_back(new.place);
+	return ret == FLOW_EXISTS ? flow_join(p) : ret;
 }
 
 #endif

@@ -72,9 +72,14 @@ static __always_inline void snat_count(struct flow_stats *stats, __u32 round, __
  * stack than it needs, since they are on top of all else.
  */
 
+/* Is the new source an address of this node? It is the client's own where the backend is here. */
+static __always_inline bool snat_has_own_address(const struct flow_new *new)
+{
+	return !(new->flags &FLOW_LOCAL_BACKEND);
+}
+
 /* A round of the search. */
-__noinline int snat_search(context *ctx, struct packet *p, struct flow_new *new, __u32 own_address,
-			   __u32 round)
+__noinline int snat_search(context *ctx, struct packet *p, struct flow_new *new, __u32 round)
 {
 	__u32 zero = 0;
 	struct flow_stats *stats = bpf_map_lookup_elem(&flow_stats_v1, &zero);
@@ -90,7 +95,7 @@ __noinline int snat_search(context *ctx, struct packet *p, struct flow_new *new,
 		p->to.sport = !round && !i ? snat_port_of_client(&p->tuple) :
 					     snat_port_at(bpf_get_prandom_u32(), round);
 		/* Where ports are scarce most tries end with the first question. */
-		if (!flow_half_for_replies(p) && !snat_is_taken(ctx, p, own_address))
+		if (!flow_half_for_replies(p) && !snat_is_taken(ctx, p, snat_has_own_address(new)))
 			ret = flow_add(p, new);
 	}
 	snat_count(stats, round, i);
@@ -98,18 +103,17 @@ __noinline int snat_search(context *ctx, struct packet *p, struct flow_new *new,
 }
 
 /*
- * in    p->to without its source port; new as flow_add wants it; whether the source is
- *       an address of this node
+ * in    p->to without its source port; new as flow_add wants it
  * out   as flow_add, with -OUTCOME_SNAT_EXHAUSTED or -OUTCOME_SNAT_LIMITED instead of FLOW_TAKEN
  */
-static __always_inline int snat_add_flow(struct packet *p, struct flow_new *new, bool own_address)
+static __always_inline int snat_add_flow(struct packet *p, struct flow_new *new)
 {
 	context *ctx = p->ctx;
 	int ret = FLOW_TAKEN;
 	__u32 round;
 
 	for (round = 0; round < SNAT_ROUNDS && ret == FLOW_TAKEN; round++)
-		ret = snat_search(ctx, p, new, own_address, round);
+		ret = snat_search(ctx, p, new, round);
 	/* The verifier takes what a global function had a pointer to for plain bytes. */
 	p->ctx = ctx;
 	return ret == FLOW_TAKEN ? -OUTCOME_SNAT_EXHAUSTED : ret;

@@ -58,10 +58,12 @@ static __noinline int snat_egress_move(struct packet *p)
 	p->ctx = ctx;
 	if (of != FLOW_REPLY || snat_egress_is_stray(ctx, p))
 		return OUTCOME_NOT_SERVICE;
-	new.slot = flow_slot_claim();
-	if (new.slot == FLOW_SLOT_NONE)
+	new.place = flow_store_claim(p->ipv4);
+	if (new.place == FLOW_PLACE_NONE)
 		return -OUTCOME_FLOWS_FULL;
-	ret = snat_add_flow(p, &new, true);
+	ret = snat_add_flow(p, &new);
+	if (ret)
+		flow_store_give_back(new.place);
 	return ret == FLOW_EXISTS ? flow_join(p) : ret;
 }
 

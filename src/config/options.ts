@@ -367,8 +367,17 @@ export const OPTIONS = {
     type: integer(256, 16_000_000),
     fallback: { value: 65_536 },
     description:
-      'Most flows through node ports, external and load-balancer addresses at a time, rounded up to a power of two. Fixed when the maps are made.',
+      'Most flows through node ports, external and load-balancer addresses at a time, rounded up to a power of two; with a flat table so many of each family. Fixed when the maps are made.',
     stability: 'stable',
+    group: 'Limits',
+  }),
+  flowTable: option<'hash' | 'flat'>({
+    flag: 'flow-table',
+    type: choice('hash', 'flat'),
+    fallback: { value: 'hash' },
+    description:
+      "How flows are kept: `hash` in a hash map of the kernel, `flat` in a table of waggle's own, which takes a seventh of the memory for IPv4 and up to 2,097,152 flows of each family; packets of many flows by turns cost more in it. Fixed when the maps are made.",
+    stability: 'beta',
     group: 'Limits',
   }),
   minSyncPeriod: option<number>({

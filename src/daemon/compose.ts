@@ -147,6 +147,7 @@ function makeEbpf(config: Config, native: Native, logger: Logger): EbpfDataplane
       flows: config.maxFlows,
       sourceRanges: config.maxSourceRanges,
     },
+    flowTable: config.flowTable,
     answerPing: config.answerPing,
     sourcePorts: {
       first: config.sourcePorts,

@@ -3,6 +3,7 @@ import { systemClock } from '../../src/base/clock.js'
 import { type Logger, silentLogger } from '../../src/base/log.js'
 import type { Device } from '../../src/dataplane/ebpf/device-links.js'
 import { EbpfDataplane } from '../../src/dataplane/ebpf/ebpf-dataplane.js'
+import type { FlowTableKind } from '../../src/dataplane/ebpf/flow-table.js'
 import type { Limits } from '../../src/dataplane/ebpf/kernel-maps.js'
 import type { XdpMode } from '../../src/dataplane/ebpf/xdp-choice.js'
 import { loadNative } from '../../src/ebpf/load-native.js'
@@ -34,6 +35,13 @@ export interface Place {
   readonly cgroup: string
 }
 
+let flowTable: FlowTableKind | undefined
+
+/** Has all dataplanes made from now on keep their flows there; what `waggle run` chooses when not said. */
+export function useFlowTable(kind: FlowTableKind | undefined): void {
+  flowTable = kind
+}
+
 /** The product's dataplane in a private bpffs and cgroup; not started. */
 export function makeDataplane({ bpffs, cgroup }: Place, limits: Limits, xdp: XdpMode = 'off'): EbpfDataplane {
   return new EbpfDataplane({
@@ -44,6 +52,7 @@ export function makeDataplane({ bpffs, cgroup }: Place, limits: Limits, xdp: Xdp
     cgroup,
     limits,
     xdp,
+    ...(flowTable && { flowTable }),
     timeouts: {
       tcpEstablishedSeconds: 7440,
       tcpTransitorySeconds: 240,

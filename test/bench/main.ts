@@ -3,10 +3,12 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { cpus, loadavg, release } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
+import type { FlowTableKind } from '../../src/dataplane/ebpf/flow-table.js'
 import { connect } from './connect.js'
 import { control } from './control.js'
 import { count } from './count.js'
 import { daemon } from './daemon.js'
+import { useFlowTable } from './dataplane.js'
 import { type Effort, FULL, QUICK, TINY } from './effort.js'
 import { forward } from './forward.js'
 import { loadSpread } from './load-spread.js'
@@ -49,6 +51,7 @@ ${Object.entries(BENCHES)
   --tiny         as little as there is: to see that it works
   --services N,… numbers of Services (connect)
   --rounds N     rounds of each comparison
+  --flow-table hash|flat   where flows are kept, for comparing the two in runs by turns
   -o json        print JSON instead of the table
   -h, --help     this text
 
@@ -85,6 +88,7 @@ interface Wanted {
   readonly json: boolean
   /** All of the datapath, kept in one file. */
   readonly datapath: boolean
+  readonly flowTable: FlowTableKind | undefined
 }
 
 function parse(args: readonly string[]): Wanted | undefined {
@@ -96,6 +100,7 @@ function parse(args: readonly string[]): Wanted | undefined {
       tiny: { type: 'boolean', default: false },
       services: { type: 'string' },
       rounds: { type: 'string' },
+      'flow-table': { type: 'string' },
       output: { type: 'string', short: 'o', default: 'table' },
     },
   })
@@ -103,12 +108,14 @@ function parse(args: readonly string[]): Wanted | undefined {
   const sizes = values.services?.split(',').map(Number) ?? effort.sizes
   const rounds = values.rounds === undefined ? effort.rounds : Number(values.rounds)
   const isCount = (value: number, max: number) => Number.isInteger(value) && value >= 1 && value <= max
+  const flowTable = values['flow-table'] as FlowTableKind | undefined
   const datapath = positionals.includes('datapath')
   const names = positionals.flatMap(name => (name === 'datapath' ? DATAPATH : [name]))
   const valid =
     names.every(name => Object.hasOwn(BENCHES, name)) &&
     sizes.every(size => isCount(size, MAX_SERVICES)) &&
     isCount(rounds, 1_000) &&
+    ['hash', 'flat', undefined].includes(flowTable) &&
     ['json', 'table'].includes(values.output)
   if (!valid) return undefined
   return {
@@ -116,6 +123,7 @@ function parse(args: readonly string[]): Wanted | undefined {
     effort: { ...effort, sizes, rounds },
     json: values.output === 'json',
     datapath,
+    flowTable,
   }
 }
 
@@ -150,7 +158,8 @@ function tryParse(args: readonly string[]): Wanted | undefined {
   }
 }
 
-async function measure({ names, effort, json, datapath }: Wanted): Promise<number> {
+async function measure({ names, effort, json, datapath, flowTable }: Wanted): Promise<number> {
+  useFlowTable(flowTable)
   const keep = (name: string, results: Results) => {
     // What a tiny run measures is not worth keeping.
     if (effort.name === 'tiny') return

@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { FLOW_MAPS } from '../../src/dataplane/ebpf/kernel-maps.js'
 import { maps } from '../../src/ebpf/generated/layouts.js'
 import { applyAll, DEFAULT_LIMITS, startDataplane } from './dataplane.js'
 import { desiredState } from './generate.js'
@@ -10,8 +11,12 @@ import { findTool, World } from './world.js'
 const BENCH = 'memory'
 const SERVICES = 10_000
 const ENDPOINTS = 10
-/** All that is there for each flow. */
-const FLOW_MAPS = [maps.flows, maps.flowSlots]
+/** All that is there for each flow of one family, by its table. */
+const MAPS_OF_A_FLOW = {
+  hash: { IPv4: ['flows', 'flowSlots'], IPv6: ['flows', 'flowSlots'] },
+  // The index is for both families.
+  flat: { IPv4: ['flatRecs4'], IPv6: ['flatRecs6'] },
+} as const
 
 /** What the maps take from the kernel at their default sizes, empty and full, and a flow. */
 export async function memory(progress: (line: string) => void): Promise<Results> {
@@ -28,7 +33,7 @@ export async function memory(progress: (line: string) => void): Promise<Results>
     const empty = sizes(bpftool, pins)
     await applyAll(dataplane, manyServices())
     const full = sizes(bpftool, pins)
-    const flows = FLOW_MAPS.reduce((sum, { name }) => sum + (full.get(name) ?? 0), 0)
+    const flowBytes = (family: 'IPv4' | 'IPv6') => bytesOfFlow(full, family)
     const { rows, skips } = conntrack()
     return {
       rows: [
@@ -36,8 +41,9 @@ export async function memory(progress: (line: string) => void): Promise<Results>
         exact('all maps, empty', total(empty) / 1024, 'KiB', 0),
         exact('all maps', total(full) / 1024, 'KiB', SERVICES),
         exact('all maps but flows, affinity and udp_peers', withoutState(full) / 1024, 'KiB', SERVICES),
-        exact('a flow', flows / DEFAULT_LIMITS.flows, 'B'),
-        exact('flows in 64 MiB', Math.floor((64 << 20) / (flows / DEFAULT_LIMITS.flows)), ''),
+        exact('a flow', flowBytes('IPv4'), 'B'),
+        exact('a flow, IPv6', flowBytes('IPv6'), 'B'),
+        exact('flows in 64 MiB', Math.floor((64 << 20) / flowBytes('IPv4')), ''),
         exact('a connected socket: its place', maps.sockPlaces.value.size, 'B'),
         ...rows,
       ],
@@ -48,6 +54,14 @@ export async function memory(progress: (line: string) => void): Promise<Results>
   }
 }
 
+/** Of the table that the maps are of; in the flat one half of the index is each family's. */
+function bytesOfFlow(bytes: ReadonlyMap<string, number>, family: 'IPv4' | 'IPv6'): number {
+  const kind = bytes.has(maps.flows.name) ? 'hash' : 'flat'
+  const index = kind === 'flat' ? (bytes.get(maps.flatIndex.name) ?? 0) / 2 : 0
+  const own = MAPS_OF_A_FLOW[kind][family].reduce((sum, name) => sum + (bytes.get(maps[name].name) ?? 0), index)
+  return own / DEFAULT_LIMITS.flows
+}
+
 function exact(what: string, value: number, unit: string, n?: number): Row {
   const value3 = { median: value, min: value, max: value }
   return { bench: BENCH, what, unit, value: value3, rounds: 1, ...(n === undefined ? {} : { n }) }
@@ -56,9 +70,10 @@ function exact(what: string, value: number, unit: string, n?: number): Row {
 /** Bytes of each map as the kernel counts them (bpf_map_mem_usage). */
 function sizes(bpftool: string, pins: string): Map<string, number> {
   return new Map(
-    Object.values(maps).map(({ name }) => {
+    Object.values(maps).flatMap(({ name }) => {
+      if (!existsSync(join(pins, name))) return []
       const text = execFileSync(bpftool, ['-j', 'map', 'show', 'pinned', join(pins, name)], { encoding: 'utf8' })
-      return [name, Number(JSON.parse(text).bytes_memlock)]
+      return [[name, Number(JSON.parse(text).bytes_memlock)] as const]
     }),
   )
 }
@@ -69,7 +84,8 @@ function total(bytes: ReadonlyMap<string, number>): number {
 
 /** What the size of the cluster decides, not the traffic. */
 function withoutState(bytes: ReadonlyMap<string, number>): number {
-  const state = [maps.flows, maps.affinity, maps.udpPeers].map(({ name }) => bytes.get(name) ?? 0)
+  const flows = Object.values(FLOW_MAPS).flatMap(names => names.map(name => maps[name]))
+  const state = [...flows, maps.affinity, maps.udpPeers].map(({ name }) => bytes.get(name) ?? 0)
   return state.reduce((sum, each) => sum - each, total(bytes))
 }
 

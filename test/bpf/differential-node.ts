@@ -2,9 +2,10 @@ import { dumpMaps, dumpRanges } from '../../src/dataplane/ebpf/adopt.js'
 import { Applier } from '../../src/dataplane/ebpf/applier.js'
 import { PROTOCOL_NUMBERS } from '../../src/dataplane/ebpf/encode.js'
 import type { Filter } from '../../src/dataplane/ebpf/filter.js'
-import { stateOf, sweepFlows, timeoutConstants, walkFlows } from '../../src/dataplane/ebpf/flow-expiry.js'
+import { stateOf, sweepFlows, timeoutConstants } from '../../src/dataplane/ebpf/flow-expiry.js'
+import type { FlowTableKind } from '../../src/dataplane/ebpf/flow-table.js'
 import { Grace } from '../../src/dataplane/ebpf/grace.js'
-import { KernelMaps, type MapHandles } from '../../src/dataplane/ebpf/kernel-maps.js'
+import { KernelMaps, type MapHandles, mapNames } from '../../src/dataplane/ebpf/kernel-maps.js'
 import { KernelWriter } from '../../src/dataplane/ebpf/kernel-writer.js'
 import { POD_NETWORKS } from '../../src/dataplane/ebpf/source-range-table.js'
 import type { Answer, Side } from '../../src/dataplane/memory/answer.js'
@@ -148,7 +149,7 @@ export class DifferentialNode {
   /** How often each answer was right. */
   readonly outcomes = new Map<string, number>()
 
-  constructor(settings: Settings) {
+  constructor(settings: Settings, flowTable: FlowTableKind) {
     const { answerPing, crowded } = settings
     this.affinity = !crowded
     this.#facts = factsOf(settings)
@@ -156,6 +157,7 @@ export class DifferentialNode {
     this.#node = new TcNode({
       slots: 262144,
       flows: this.#facts.flows,
+      flowTable,
       ...(crowded && { snatPorts: FEW_PORTS }),
       maxEntries: Object.fromEntries(
         [layouts.affinity, layouts.fragments, layouts.heldFrags].map(({ name }) => [name, 4096]),
@@ -214,11 +216,12 @@ export class DifferentialNode {
     const left = [frontends4, frontends6].map(map => hex(map.entries().keys)).join('')
     const ranges = dumpRanges(this.#maps).filter(({ service }) => service !== POD_NETWORKS)
     if (left !== '' || ranges.length > 0) throw new Error(`left behind: ${left} ${JSON.stringify(ranges)}`)
-    for (const layout of [layouts.flows, layouts.affinity, layouts.fragments, layouts.heldFrags]) {
+    for (const layout of [layouts.affinity, layouts.fragments, layouts.heldFrags]) {
       const map = this.#node.map(layout.name)
       const { keys, count } = map?.entries() ?? { keys: new Uint8Array(), count: 0 }
       if (count > 0) map?.deleteBatch(keys)
     }
+    this.#node.services.forgetFlows()
     this.#clock.advance(6 * 60_000)
     this.#memory = new MemoryDataplane(this.#facts)
     this.#skipped = 0
@@ -279,21 +282,20 @@ export class DifferentialNode {
 
   /** Compares all flows: as many, the same ones, as far; each once in both directions. */
   compareFlows(): void {
-    const flows = walkFlows(this.#maps)
-    const widows = this.#maps.handles.flows.entries().count - 2 * flows.length
+    const flows = this.#maps.flows.walk()
+    const halves = this.#maps.handles.flows?.entries().count
+    const widows = halves === undefined ? 0 : halves - 2 * flows.length
     if (widows !== 0) throw new Difference(`${widows} halves too many`)
     const names = { [FlowState.OPENING]: 'opening', [FlowState.ESTABLISHED]: 'established' } as Record<number, string>
     names[FlowState.HALF_CLOSED] = 'half-closed'
     names[FlowState.CLOSED] = 'closed'
     const kernel = new Map<string, string>()
-    for (const { key, forward, reply } of flows) {
-      const [client, frontend, source, backend] = [key.src, key.dst, forward.to.src, forward.to.dst].map(
-        addressFromBytes,
-      )
+    for (const { key, to, sent, heard, whole } of flows) {
+      const [client, frontend, source, backend] = [key.src, key.dst, to.src, to.dst].map(addressFromBytes)
       const from = `${client} ${key.sport} ${frontend} ${key.dport}`
       kernel.set(
         `${key.proto} ${from}`,
-        `${source} ${forward.to.sport} ${backend} ${forward.to.dport} ${names[stateOf(forward)]} ${reply ? 'whole' : 'half'}`,
+        `${source} ${to.sport} ${backend} ${to.dport} ${names[stateOf({ sent, heard })]} ${whole ? 'whole' : 'half'}`,
       )
     }
     const problems: string[] = []
@@ -312,7 +314,8 @@ export class DifferentialNode {
   }
 
   #handles(): MapHandles {
-    const handles = Object.entries(layouts).map(([name, layout]) => [name, this.#mapOf(layout)] as const)
+    const all = Object.keys(layouts) as (keyof typeof layouts)[]
+    const handles = mapNames(all, this.#node.flowTable).map(name => [name, this.#mapOf(layouts[name])] as const)
     return Object.fromEntries(handles) as MapHandles
   }
 

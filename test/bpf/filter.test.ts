@@ -8,7 +8,7 @@ import type { Address } from '../../src/model/address.js'
 import { FakeClock } from '../unit/sync-fake-clock.js'
 import { createMaps, startProcess } from './maps-rig.js'
 import { tcp, udp } from './packet.js'
-import { missing, type Step, TcNode } from './tc-node.js'
+import { FLOW_TABLES, missing, type Step, TcNode } from './tc-node.js'
 
 const lacking = missing()
 if (lacking && process.env.CI) throw new Error(`missing: ${lacking}`)
@@ -42,22 +42,23 @@ function bitsOf(words: BigUint64Array): number[] {
   return bits
 }
 
-describe.skipIf(lacking)('the filter of the packet programs', () => {
+describe.skipIf(lacking).each(FLOW_TABLES)('the filter of the packet programs, flows in the %s table', flowTable => {
   let node: TcNode
   let parts: ReturnType<typeof partsOf>
   let filter: Filter
 
   const map = (name: string) => node.map(name) as BpfMap
   beforeAll(() => {
-    node = new TcNode({ snatPorts: [2000, 2001] })
+    node = new TcNode({ snatPorts: [2000, 2001], flowTable })
     parts = partsOf(map(maps.filter.name))
     filter = new Filter({
       filter: parts.memory,
       handles: {
         frontends4: map(maps.frontends4.name),
         frontends6: map(maps.frontends6.name),
-        flows: map(maps.flows.name),
+        ...(flowTable === 'hash' ? { flows: map(maps.flows.name) } : {}),
       },
+      flows: node.flows(),
     })
   })
   afterAll(() => node.close())

@@ -1,10 +1,11 @@
 import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { MappedArray } from '../../src/dataplane/ebpf/mapped-array.js'
+import { maps as layouts } from '../../src/ebpf/generated/layouts.js'
 import { loadNative } from '../../src/ebpf/load-native.js'
 import type { BpfObject } from '../../src/ebpf/native.js'
 import { missing } from './tc-node.js'
@@ -21,7 +22,6 @@ const COUNTERS = [
   'added',
   'exists',
   'taken',
-  'busy',
   'full',
   'none',
   'ended',
@@ -33,13 +33,39 @@ const COUNTERS = [
 type Report = Readonly<Record<(typeof COUNTERS)[number], number>>
 
 const MAX_KEYS = 4096
-/** test/flat-table/layout.h: 7 words a bucket behind a count; a word is tag, direction, record. */
+/** bpf/layout/flat.h: 7 words a bucket behind a count; a word is tag, direction, record. */
 const WORDS = 7
 const RECORD_MASK = 0x3f_ffff
 const DIRECTION_BIT = 1 << 22
 const STATE_MASK = 7
 const FREE = 0
 const LIVE = 4
+
+/** A place in the product's sources and what stands there instead. */
+interface Edit {
+  readonly file: string
+  readonly at: string
+  readonly becomes: string
+}
+
+/** Where the table waits and counts in the stress. */
+const LAST_LOOK = '\tr = flat_behind(first, read);\n\tbehind = FLAT_READ(r->control);\n'
+const CONTEST = '\t\tret = flat_contest(from, client, to, backend, new->place);\n'
+const FREE_AGAIN = '\tflat_unlink(place);\n\tFLAT_PUT(&r->control, flat_control_with(control, FLAT_RECORD_FREE));\n'
+const COPY = '\tif (to)\n\t\tread = flat_record_to('
+const COMMIT = '\tif (!ret && flat_commit('
+const WATCHED: readonly Edit[] = [
+  { file: 'lib/flat_index.h', at: COPY, becomes: `\tpause_sometimes();\n${COPY}` },
+  { file: 'lib/flat_add.h', at: CONTEST, becomes: `\t{\n\t\tpause_sometimes();\n${CONTEST}\t}\n` },
+  { file: 'lib/flat_add.h', at: COMMIT, becomes: `\tpause_sometimes();\n${COMMIT}` },
+  { file: 'lib/flat_table.h', at: FREE_AGAIN, becomes: `\tended(r);\n${FREE_AGAIN}` },
+]
+
+/** What the stress must notice. */
+const BROKEN: Readonly<Record<string, Edit>> = {
+  'no contest': { file: 'lib/flat_add.h', at: CONTEST, becomes: '\t\tret = 0;\n' },
+  'no second look': { file: 'lib/flat_index.h', at: LAST_LOOK, becomes: '\tbehind = before;\n' },
+}
 
 interface Shape {
   readonly ipv4: boolean
@@ -58,17 +84,24 @@ describe.skipIf(lacking)('the flat flow table under two CPUs', () => {
 
   beforeAll(() => {
     execFileSync('gcc', ['-O2', '-Wall', '-Wextra', '-o', runner, join(SOURCES, 'run.c')])
-    for (const broken of ['', 'BROKEN_NO_CONTEST', 'BROKEN_NO_SECOND_LOOK']) compile(broken)
+    compile('', [])
+    for (const [what, edit] of Object.entries(BROKEN)) compile(what, [edit])
   })
 
   afterAll(() => rmSync(folder, { recursive: true }))
 
-  function compile(broken: string): void {
+  function compile(name: string, edits: readonly Edit[]): void {
+    const copy = join(folder, `bpf${name}`)
+    cpSync(join(SOURCES, '../../bpf'), copy, { recursive: true })
+    for (const { file, at, becomes } of [...WATCHED, ...edits]) {
+      const text = readFileSync(join(copy, file), 'utf8')
+      expect(text.split(at), `${file}: ${at}`).toHaveLength(2)
+      writeFileSync(join(copy, file), text.replace(at, becomes))
+    }
     const arch = execFileSync('gcc', ['-print-multiarch'], { encoding: 'utf8' }).trim()
-    const define = broken ? [`-D${broken}`] : []
-    const include = [`-I${join(SOURCES, '../../bpf')}`, `-I/usr/include/${arch}`]
-    const flags = ['-O2', '-g', '-target', 'bpf', '-mcpu=v3', ...include, ...define]
-    execFileSync('clang', [...flags, '-c', join(SOURCES, 'stress.bpf.c'), '-o', join(folder, `stress${broken}.o`)])
+    const include = [`-I${copy}`, `-I/usr/include/${arch}`, '-include', join(SOURCES, 'watch.h')]
+    const flags = ['-O2', '-g', '-target', 'bpf', '-mcpu=v3', ...include]
+    execFileSync('clang', [...flags, '-c', join(SOURCES, 'stress.bpf.c'), '-o', join(folder, `stress${name}.o`)])
   }
 
   test.each<Shape & { what: string }>([
@@ -95,7 +128,7 @@ describe.skipIf(lacking)('the flat flow table under two CPUs', () => {
 
   test('what is broken on purpose is noticed', () => {
     const shape = { ipv4: true, records: 16, buckets: 64, keys: 16 }
-    for (const broken of ['BROKEN_NO_CONTEST', 'BROKEN_NO_SECOND_LOOK']) {
+    for (const broken of Object.keys(BROKEN)) {
       const table = new Table(native.openObject(join(folder, `stress${broken}.o`)), shape)
       try {
         let noticed = false
@@ -124,19 +157,22 @@ class Table {
     this.#object = object
     this.#shape = shape
     const u32 = (value: number) => new Uint8Array(Uint32Array.of(value).buffer)
-    object.setMaxEntries('flat_recs4', shape.records + 1)
-    object.setMaxEntries('flat_recs6', shape.records + 1)
-    object.setMaxEntries('flat_index', shape.buckets)
+    for (const { name, maxEntries } of Object.values(layouts)) {
+      if (maxEntries > 64 && object.mapNames().includes(name)) object.setMaxEntries(name, 64)
+    }
+    object.setMaxEntries(layouts.flatRecs4.name, shape.records + 1)
+    object.setMaxEntries(layouts.flatRecs6.name, shape.records + 1)
+    object.setMaxEntries(layouts.flatIndex.name, shape.buckets)
     object.setConstant('keys', u32(shape.keys))
     object.setConstant('ipv4', Uint8Array.of(Number(shape.ipv4)))
     object.load()
-    object.map('flat_secret').update(u32(0), randomBytes(80))
+    object.map(layouts.flatSecret.name).update(u32(0), randomBytes(80))
     const mapped = (name: string) => {
       const map = object.map(name)
       return new MappedArray(map.mmap(), map.info.valueSize, map.info.maxEntries)
     }
-    this.#records = mapped(shape.ipv4 ? 'flat_recs4' : 'flat_recs6')
-    this.#index = mapped('flat_index')
+    this.#records = mapped((shape.ipv4 ? layouts.flatRecs4 : layouts.flatRecs6).name)
+    this.#index = mapped(layouts.flatIndex.name)
     this.#held = mapped('held')
     this.#report = mapped('report')
   }

@@ -37,6 +37,8 @@ const peer = {
   counted: 1,
 }
 
+const flatBase = { control: 1n << 60n, backend: 0x01020304, generation: 0x0506, flags: 7, proto: 17 }
+
 const sample = (codec: unknown, value: Sample['value'], ...zero: string[]): Sample => ({
   codec: codec as Codec<never>,
   value,
@@ -82,6 +84,24 @@ const SAMPLES: readonly Sample[] = [
       heard: 7,
     },
     'zero',
+    'to.zero',
+  ),
+  sample(layouts.flatSecret, { words: Array.from({ length: 10 }, (_, i) => (1n << 60n) + BigInt(i)) }),
+  sample(layouts.flatBucket, { elsewhere: 3, words: Array.from({ length: 7 }, (_, i) => 0x01010101 * (i + 1)) }),
+  sample(layouts.flatRecord4, {
+    base: flatBase,
+    client: { src: 0x0a010203, dst: 0x0a040506, sport: 40000, dport: 80 },
+    backend: { src: 0x0a070809, dst: 0x0a0b0c0d, sport: 8080, dport: 1024 },
+  }),
+  sample(layouts.flatRecord6, {
+    base: flatBase,
+    client: { src: address(1), dst: address(30), sport: 40000, dport: 80 },
+    backend: { src: address(60), dst: address(90), sport: 8080, dport: 1024 },
+  }),
+  sample(
+    layouts.icmpQuote,
+    { tuple, to: tuple, ip: 0x01020304, l4: 0x05060708, diff: 0xdeadbeef, ipCheck: 0x1122, check: 0x3344 },
+    'tuple.zero',
     'to.zero',
   ),
   sample(layouts.flowSlot, { key: tuple, claimed: 0xfedcba98 }, 'zero', 'key.zero'),
@@ -130,7 +150,9 @@ const SAMPLES: readonly Sample[] = [
 /** Fields in network order, as bpf/layout declares them; ip_addr is handled as an address. */
 const BIG16 = /(^|\.|_)(port|sport|dport)$/
 const isBig32 = (struct: string, field: string) =>
-  (struct === 'frontend4_key' && field === 'addr') || (struct === 'fragment_key' && field === 'id')
+  (struct === 'frontend4_key' && field === 'addr') ||
+  (struct === 'fragment_key' && field === 'id') ||
+  (struct === 'flat_record4' && /\.(src|dst)$/.test(field))
 
 const snake = (name: string) => name.replace(/[A-Z]/g, letter => `_${letter.toLowerCase()}`)
 
@@ -193,6 +215,8 @@ const SOURCE = `#include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "layout/flow.h"
 #include "layout/fragment.h"
+#include "layout/flat.h"
+#include "layout/icmp.h"
 #include "layout/outcome.h"
 #include "layout/reply.h"
 #include "layout/route.h"

@@ -5,8 +5,6 @@ import {
   BackendFlag,
   DeviceTakes,
   DeviceXdp,
-  type Flow,
-  FlowDirection,
   FrontendFlag,
   FrontendKind,
   maps,
@@ -18,6 +16,7 @@ import type { BpfObject } from '../../src/ebpf/native.js'
 import { addressFromBytes, addressToBytes, formatEndpoint, parseAddress } from '../../src/model/address.js'
 import { parseCidr } from '../../src/model/cidr.js'
 import type { Protocol } from '../../src/model/desired.js'
+import { flowsOf, type Half, type TestFlows } from './flow-rig.js'
 import { parseEndpoint } from './packet.js'
 
 /** One Service port as a test writes it; endpoints as in `packet.ts`. */
@@ -52,7 +51,7 @@ export interface FlowEntry {
   readonly key: string
   /** What it becomes. */
   readonly to: string
-  readonly flow: Flow
+  readonly flow: Half
 }
 
 interface BackendRest {
@@ -64,6 +63,7 @@ interface BackendRest {
 
 /** Writes the maps of a loaded object as the control plane does, with round robin (a cursor on each CPU) and fresh indexes. */
 export class TestServices {
+  #testFlows: TestFlows | undefined
   readonly #object: BpfObject
   readonly #specs = new Map<number, ServiceSpec>()
   readonly #slots: number[] = []
@@ -144,27 +144,19 @@ export class TestServices {
 
   /** All halves of all flows, forward ones first. */
   flows(): FlowEntry[] {
-    const { keys, values, count } = this.#object.map(maps.flows.name).entries()
-    const { key: keyCodec, value: valueCodec } = maps.flows
-    return Array.from({ length: count }, (_, i) => {
-      const key = fromBytes(keyCodec, keys, i * keyCodec.size)
-      const flow = fromBytes(valueCodec, values, i * valueCodec.size)
-      return { proto: key.proto, key: textOf(key), to: textOf(flow.to), flow }
-    }).sort((a, b) => a.flow.direction - b.flow.direction)
+    return this.#flows()
+      .halves()
+      .map(half => {
+        return { proto: half.key.proto, key: textOf(half.key), to: textOf(half.to), flow: half }
+      })
   }
 
   /** Sets when each half was last seen, in nanoseconds before what it says now; before the boot of the machine, if need be. */
   ageFlows(by: bigint): void {
-    const map = this.#object.map(maps.flows.name)
-    const { keys, values, count } = map.entries()
-    for (let i = 0; i < count; i++) {
-      const flow = fromBytes(maps.flows.value, values, i * maps.flows.value.size)
-      const key = keys.subarray(i * maps.flows.key.size, (i + 1) * maps.flows.key.size)
-      map.update(key, toBytes(maps.flows.value, { ...flow, seenNs: BigInt.asUintN(64, flow.seenNs - by) }))
-    }
+    this.#flows().age(by)
   }
 
-  /** Deletes the halves of one direction. */
+  /** Deletes the halves of one direction, which only the hash map has. */
   deleteHalves(direction: number): void {
     const map = this.#object.map(maps.flows.name)
     const { keys, values, count } = map.entries()
@@ -177,31 +169,28 @@ export class TestServices {
 
   /** Ends the flows of a client's endpoint. */
   forgetFlow(client: string): void {
-    const map = this.#object.map(maps.flows.name)
-    const { keys, values, count } = map.entries()
-    for (let i = 0; i < count; i++) {
-      const key = fromBytes(maps.flows.key, keys, i * maps.flows.key.size)
-      const { direction, to } = fromBytes(maps.flows.value, values, i * maps.flows.value.size)
-      const its = direction === FlowDirection.FORWARD ? [key.src, key.sport] : [to.dst, to.dport]
-      if (formatEndpoint(addressFromBytes(its[0] as Uint8Array), its[1] as number) !== client) continue
-      map.delete(keys.subarray(i * maps.flows.key.size, (i + 1) * maps.flows.key.size))
-    }
+    this.#flows().end(({ key }) => formatEndpoint(addressFromBytes(key.src), key.sport) === client)
   }
 
   /** Ends all flows; the services stay. */
   forgetFlows(): void {
-    const map = this.#object.map(maps.flows.name)
-    map.deleteBatch(map.entries().keys)
+    this.#flows().end(() => true)
   }
 
   /** Empties every hash map that steers packets; indexes go on counting, slots begin anew. */
   clear(): void {
     this.#slots.length = 0
-    for (const layout of [maps.frontends4, maps.frontends6, maps.srcRanges, maps.flows, maps.affinity]) {
+    for (const layout of [maps.frontends4, maps.frontends6, maps.srcRanges, maps.affinity]) {
       const map = this.#object.map(layout.name)
       const { keys } = map.entries()
       map.deleteBatch(keys)
     }
+    this.forgetFlows()
+  }
+
+  #flows(): TestFlows {
+    this.#testFlows ??= flowsOf(this.#object)
+    return this.#testFlows
   }
 
   #spec(service: ServiceHandle): ServiceSpec {

@@ -53,7 +53,7 @@ describeSockets('signals while the kernel is busy for us', () => {
     mkdirSync(bpffs)
     native.mountBpffs(bpffs)
     const warn = (message: string, fields?: LogFields) => void lines.push([message, fields])
-    return loadObjects(through, OBJECTS, new Pins(join(bpffs, 'waggle')), LIMITS, {}, { ...silentLogger, warn })
+    return loadObjects(through, OBJECTS, new Pins(join(bpffs, 'waggle')), LIMITS, {}, { ...silentLogger, warn }, 'hash')
   }
 
   function close({ maps, programs }: ReturnType<typeof loadObjects>): void {

@@ -153,7 +153,9 @@ export class SockRig {
     new DataView(cookie.buffer).setBigUint64(0, node ?? 0n, true)
     sock.setConstant('cfg_node_netns', cookie)
     sock.load()
-    for (const map of Object.values(maps)) this.#maps.set(map.name, sock.map(map.name))
+    // The maps of flows are none of theirs.
+    const declared = sock.mapNames()
+    for (const map of Object.values(maps)) if (declared.includes(map.name)) this.#maps.set(map.name, sock.map(map.name))
     for (const hook of SOCK_HOOKS) this.#links.push(this.#attach(sock, hook))
     const egress = this.#open('sockegress.bpf.o')
     for (const name of egress.mapNames()) if (this.#maps.has(name)) egress.reuseMap(name, this.#map(name))
@@ -165,9 +167,11 @@ export class SockRig {
   #open(name: string): BpfObject {
     const object = loadNative().openObject(join(OBJECTS, name))
     this.#objects.push(object)
+    const declared = new Set(object.mapNames())
     for (const map of Object.values(maps)) {
       // Programs know the number of places.
-      if (map.maxEntries > MAP_ENTRIES && map !== maps.sockPlaces) object.setMaxEntries(map.name, MAP_ENTRIES)
+      if (map.maxEntries <= MAP_ENTRIES || map === maps.sockPlaces) continue
+      if (declared.has(map.name)) object.setMaxEntries(map.name, MAP_ENTRIES)
     }
     return object
   }

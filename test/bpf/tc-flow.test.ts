@@ -3,7 +3,7 @@ import { type FlowTimeouts, stateOf, sweepFlows, timeoutOf } from '../../src/dat
 import { FlowDirection, FlowState, flowStateNames } from '../../src/ebpf/generated/layouts.js'
 import { PROTO_TCP, PROTO_UDP, tcp, udp } from './packet.js'
 import { decode } from './packet-decode.js'
-import { missing, type Step, TcNode } from './tc-node.js'
+import { FLOW_TABLES, missing, type Step, TcNode } from './tc-node.js'
 
 const lacking = missing()
 if (lacking && process.env.CI) throw new Error(`missing: ${lacking}`)
@@ -35,7 +35,7 @@ const FLOODS = (['IPv4', 'IPv6'] as const).flatMap(family =>
 )
 type Place = 'there' | 'here'
 
-describe.skipIf(lacking)('flows', () => {
+describe.skipIf(lacking).each(FLOW_TABLES)('flows in the %s table', flowTable => {
   let node: TcNode | undefined
 
   afterEach(() => {
@@ -44,7 +44,7 @@ describe.skipIf(lacking)('flows', () => {
   })
 
   function start(flows: number, family: Family, place: Place = 'there'): Conversations {
-    node = new TcNode({ flows })
+    node = new TcNode({ flows, flowTable })
     for (const proto of ['TCP', 'UDP'] as const) {
       const backend = { at: `${AT[family][place]}:8080`, local: place === 'here' }
       node.services.add({ proto, frontends: [{ at: `${AT[family].vip}:80` }], backends: [backend] })

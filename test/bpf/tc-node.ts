@@ -1,8 +1,13 @@
 import { execFileSync } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { codeOf } from '../../src/base/errors.js'
-import { HALVES_PER_FLOW } from '../../src/dataplane/ebpf/kernel-maps.js'
+import type { FlowTable, FlowTableKind } from '../../src/dataplane/ebpf/flow-table.js'
+import { FlatFlowTable } from '../../src/dataplane/ebpf/flow-table-flat.js'
+import { HashFlowTable } from '../../src/dataplane/ebpf/flow-table-hash.js'
+import { sizesOf } from '../../src/dataplane/ebpf/kernel-maps.js'
+import { fileOf, LOADS_IN_ORDER, type ObjectFile } from '../../src/dataplane/ebpf/loader.js'
 import { fromBytes, toBytes } from '../../src/ebpf/codec.js'
 import {
   type FlowStats,
@@ -116,6 +121,8 @@ export interface TcNodeOptions {
   readonly slots?: number
   /** Most flows at a time, a power of two. Default 512. */
   readonly flows?: number
+  /** Where flows are kept. Default: hash, as the product's. */
+  readonly flowTable?: FlowTableKind
   /** First and last port of the one SNAT range, and of the one that is used last. Default: as the object has them. */
   readonly snatPorts?: readonly [number, number]
   readonly snatPortsLast?: readonly [number, number]
@@ -140,6 +147,8 @@ export function missingProgram(name: string, why: string): string | undefined {
 
 const OBJECTS = join(import.meta.dirname, '../../build/bpf')
 
+const NO_LIMITS = { services: 1, frontends: 1, backends: 1, slots: 16, flows: 1, sourceRanges: 1 }
+
 let made = 0
 let xdpInFront = false
 
@@ -148,7 +157,12 @@ export function putXdpInFront(): void {
   xdpInFront = true
 }
 
+/** Both flow tables, for tests of what flows do. */
+export const FLOW_TABLES: readonly FlowTableKind[] = ['hash', 'flat']
+
 export class TcNode {
+  /** Where its flows are. */
+  readonly flowTable: FlowTableKind
   readonly #netns = `waggle-tc-${process.pid}-${++made}`
   readonly #native = loadNative()
   readonly #ifindex = new Map<string, number>()
@@ -160,8 +174,9 @@ export class TcNode {
   readonly services: TestServices
 
   constructor(options: TcNodeOptions = {}) {
-    this.#object = this.#native.openObject(join(OBJECTS, 'tc.bpf.o'))
-    if (xdpInFront) this.#xdp = this.#native.openObject(join(OBJECTS, 'xdp.bpf.o'))
+    this.flowTable = options.flowTable ?? 'hash'
+    this.#object = this.#open('tc.bpf.o')
+    if (xdpInFront) this.#xdp = this.#open('xdp.bpf.o')
     try {
       this.#load(options)
       this.services = new TestServices(this.#object)
@@ -245,14 +260,22 @@ export class TcNode {
     return this.#object.mapNames().includes(name) ? this.#map(name) : undefined
   }
 
+  /** Its flows as the agent reads them. */
+  flows(): FlowTable {
+    const names = ['flows', 'flowSlots', 'flatRecs4', 'flatRecs6'] as const
+    const [flows, slots, records4, records6] = names.map(name => this.map(maps[name].name))
+    if (flows && slots) return new HashFlowTable(flows, slots)
+    return new FlatFlowTable(records4 as BpfMap, records6 as BpfMap, () => 0)
+  }
+
   /** Mean nanoseconds of one run of a program on a packet, over `repeat` runs on the same bytes. */
   measure(program: 'waggle_ingress' | 'waggle_egress', frame: Uint8Array, repeat: number): number {
     return this.#run(program, frame, 'up0', repeat).duration
   }
 
   /** A program of another object file, on this node's maps. */
-  beside(file: string, program: string, constants: TcNodeOptions['constants'] = {}): BpfProgram {
-    const object = this.#native.openObject(join(OBJECTS, file))
+  beside(file: ObjectFile, program: string, constants: TcNodeOptions['constants'] = {}): BpfProgram {
+    const object = this.#open(file)
     try {
       this.#shareMaps(object)
       for (const [name, bytes] of Object.entries(constants)) object.setConstant(name, bytes)
@@ -287,6 +310,10 @@ export class TcNode {
     return { evicted: sum('evicted'), snatFlows: sum('snatFlows'), snatTries: sum('snatTries') }
   }
 
+  #open(file: ObjectFile): BpfObject {
+    return this.#native.openObject(join(OBJECTS, fileOf(file, this.flowTable)))
+  }
+
   #load(options: TcNodeOptions): void {
     const object = this.#object
     for (const layout of Object.values(maps)) {
@@ -294,16 +321,26 @@ export class TcNode {
     }
     object.setMaxEntries(maps.slots.name, (options.slots ?? 16384) / 16)
     const flows = options.flows ?? 512
-    object.setMaxEntries(maps.flowSlots.name, flows)
-    object.setMaxEntries(maps.flows.name, flows * HALVES_PER_FLOW)
+    const { flows: halves, flowSlots, flatIndex, flatRecs4, flatRecs6 } = sizesOf({ ...NO_LIMITS, flows })
+    const sizes = { flows: halves, flowSlots, flatIndex, flatRecs4, flatRecs6 }
+    for (const [name, size] of Object.entries(sizes)) {
+      const map = maps[name as keyof typeof sizes].name
+      if (size && object.mapNames().includes(map)) object.setMaxEntries(map, size)
+    }
     for (const [name, entries] of Object.entries(options.maxEntries ?? {})) object.setMaxEntries(name, entries)
     for (const [name, bytes] of Object.entries({ ...snatConstants(options), ...options.constants })) {
       object.setConstant(name, bytes)
     }
+    this.#setOrder(object)
     object.load()
+    this.map(maps.flatSecret.name)?.update(new Uint8Array(4), randomBytes(maps.flatSecret.value.size))
     // There are no flows yet, so what the filter has of them is whole.
     new DataView(this.#map(maps.filter.name).mmap()).setBigUint64(maps.filter.value.offsets.current, 1n, true)
     if (this.#xdp) this.#loadXdp(this.#xdp, options)
+  }
+
+  #setOrder(object: BpfObject): void {
+    if (this.flowTable === 'flat') object.setConstant('cfg_loads_in_order', Uint8Array.of(Number(LOADS_IN_ORDER)))
   }
 
   #shareMaps(object: BpfObject): void {
@@ -327,6 +364,7 @@ export class TcNode {
       }
     }
     for (const [name, bytes] of Object.entries(options.xdpConstants ?? {})) xdp.setConstant(name, bytes)
+    this.#setOrder(xdp)
     xdp.load()
   }
 

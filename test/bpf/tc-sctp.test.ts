@@ -234,11 +234,11 @@ describe.skipIf(lacking)('SCTP', () => {
       node.services.ageFlows(230n * SECOND)
       const [flow] = node.services.flows()
       node.ingress(sctp(client, frontend, 'INIT'))
-      expect(node.services.flows()[0]?.flow.slot).toBe(flow?.flow.slot)
+      expect(node.services.flows()[0]?.flow.place).toBe(flow?.flow.place)
       node.services.ageFlows(250n * SECOND)
       node.ingress(sctp(client, frontend, 'INIT'))
       expect(node.services.flows()).toHaveLength(2)
-      expect(node.services.flows()[0]?.flow.slot).not.toBe(flow?.flow.slot)
+      expect(node.services.flows()[0]?.flow.place).not.toBe(flow?.flow.place)
     })
 
     test.each([7000, 38412])('rows 19 and 20: errors about it reach whom they are for, port %i', port => {

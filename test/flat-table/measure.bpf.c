@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * measure.bpf.c: one step of a flow a run, on the product's table (bpf/lib/flow.h) and on the flat
- * one: a packet of a known flow, of none, a new flow. Each run takes another flow, in mixed order.
+ * measure.bpf.c: one step of a flow a run, through bpf/lib/flow.h: a packet of a known flow, of
+ * none, a new flow. Each run takes another flow, in mixed order. On the table that the compiler
+ * includes first; else on the hash map.
  */
-#include "table.h"
-
+#include <linux/bpf.h>
 #include <linux/pkt_cls.h>
 
+#include "lib/context_skb.h"
+
+#include "lib/addr.h"
 #include "lib/flow.h"
 
 /* A power of two. */
@@ -20,11 +23,6 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64[2]); /* runs so far; runs that did not do what they should */
 } progress SEC(".maps");
-
-static void flat_ended(const struct flat_record *r)
-{
-	(void)r;
-}
 
 /* The tuples of another flow; false at the end of the world. */
 static __always_inline __u64 *next(struct packet *p)
@@ -70,69 +68,31 @@ static __always_inline int nothing(struct packet *p)
 	return !p->tuple.proto;
 }
 
-static __always_inline int hash_known_step(struct packet *p)
+static __always_inline int known_step(struct packet *p)
 {
 	return flow_find(p, FLOW_SIDE_INGRESS);
 }
 
 /* A packet of no flow. */
-static __always_inline int hash_miss_step(struct packet *p)
+static __always_inline int miss_step(struct packet *p)
 {
 	p->tuple.dport = bpf_htons(81);
 	return flow_find(p, FLOW_SIDE_INGRESS) != FLOW_NONE;
 }
 
-static __always_inline int flat_miss_step(struct packet *p)
-{
-	struct flat_hit hit = {};
-
-	p->tuple.dport = bpf_htons(81);
-	return flat_index_find(&p->tuple, &p->to, &hit);
-}
-
-static __always_inline int hash_new_step(struct packet *p)
+static __always_inline int new_step(struct packet *p)
 {
 	struct flow_new new = {.backend = 1, .flags = FLOW_SNAT};
 
-	new.slot = flow_slot_claim();
-	if (new.slot == FLOW_SLOT_NONE)
+	new.place = flow_store_claim(p->ipv4);
+	if (new.place == FLOW_PLACE_NONE)
 		return 1;
 	return flow_half_for_replies(p) || flow_add(p, &new);
 }
 
-static __always_inline int flat_known_step(struct packet *p)
-{
-	struct flat_hit hit = {};
-	__u8 sent;
-
-	if (!flat_index_find(&p->tuple, &p->to, &hit))
-		return 1;
-	sent = flow_sent_with(p, hit.direction, hit.sent, hit.heard);
-	if ((sent != hit.sent || flat_control_idle_ns(hit.control) >= (__s64)NSEC_PER_SEC) &&
-	    !flat_note(&hit, p->ipv4, sent))
-		return 1;
-	p->flow_flags = hit.flags;
-	return 0;
-}
-
-static __always_inline int flat_new_step(struct packet *p)
-{
-	__u32 record = flat_claim(p->ipv4);
-
-	if (!record)
-		return 1;
-	if (!flat_add(&p->tuple, &p->to, record, 1))
-		return 0;
-	flat_give_back(record, p->ipv4);
-	return 1;
-}
-
 STEP(base, nothing)
-STEP(hash_known, hash_known_step)
-STEP(hash_new, hash_new_step)
-STEP(hash_miss, hash_miss_step)
-STEP(flat_known, flat_known_step)
-STEP(flat_new, flat_new_step)
-STEP(flat_miss, flat_miss_step)
+STEP(known, known_step)
+STEP(fresh, new_step)
+STEP(miss, miss_step)
 
 char _license[] SEC("license") = "GPL";

@@ -3,17 +3,21 @@ import { randomBytes } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { FlowTableKind } from '../../src/dataplane/ebpf/flow-table.js'
+import { sizesOf } from '../../src/dataplane/ebpf/kernel-maps.js'
+import { LOADS_IN_ORDER } from '../../src/dataplane/ebpf/loader.js'
 import { maps } from '../../src/ebpf/generated/layouts.js'
 import { loadNative } from '../../src/ebpf/load-native.js'
 
 /**
- * What a step of a flow costs on the product's flow table and on the flat one, in
- * nanoseconds less what a step that does nothing costs: `npx tsx test/flat-table/measure.ts`.
- * Each round takes fresh tables, which hold twice as many flows as there are, and both
- * tables in turns; medians and, in brackets, the lowest and highest of the rounds.
+ * What a step of a flow costs on each flow table, in nanoseconds less what a step that does
+ * nothing costs: `npx tsx test/flat-table/measure.ts`. Each round takes fresh tables, which
+ * hold twice as many flows as there are, and both tables in turns; medians and, in brackets,
+ * the lowest and highest of the rounds.
  */
 const ROUNDS = 15
-const STEPS = ['hash_new', 'hash_known', 'hash_miss', 'flat_new', 'flat_known', 'flat_miss'] as const
+const TABLES = ['hash', 'flat'] as const
+const STEPS = ['fresh', 'known', 'miss'] as const
 type Step = (typeof STEPS)[number]
 
 const native = loadNative()
@@ -21,18 +25,20 @@ const folder = mkdtempSync(join(tmpdir(), 'waggle-flat-'))
 const sources = import.meta.dirname
 
 try {
-  const object = compile()
+  const objects = { hash: compile('hash'), flat: compile('flat') }
   for (const ipv4 of [true, false]) {
     for (const flows of [1024, 65_536]) {
-      const costs = new Map<Step, number[]>(STEPS.map(step => [step, []]))
+      const costs = new Map(TABLES.flatMap(table => STEPS.map(step => [`${table} ${step}`, [] as number[]] as const)))
       for (let round = 0; round < ROUNDS; round++) {
-        for (const [step, cost] of measure(object, flows, ipv4, round % 2 === 1)) costs.get(step)?.push(cost)
+        for (const table of round % 2 ? TABLES.toReversed() : TABLES) {
+          for (const [step, cost] of measure(objects[table], flows, ipv4)) costs.get(`${table} ${step}`)?.push(cost)
+        }
       }
       console.log(`${ipv4 ? 'IPv4' : 'IPv6'}, ${flows} flows`)
-      for (const kind of ['known', 'miss', 'new'] as const) {
-        const [hash, flat] = [costs.get(`hash_${kind}`) ?? [], costs.get(`flat_${kind}`) ?? []]
+      for (const step of STEPS) {
+        const [hash, flat] = TABLES.map(table => costs.get(`${table} ${step}`) ?? []) as [number[], number[]]
         const ratios = flat.map((cost, i) => cost / (hash[i] ?? Number.NaN))
-        console.log(`  ${kind.padEnd(6)} hash ${spread(hash, 0)}  flat ${spread(flat, 0)}  ratio ${spread(ratios, 2)}`)
+        console.log(`  ${step.padEnd(6)} hash ${spread(hash, 0)}  flat ${spread(flat, 0)}  ratio ${spread(ratios, 2)}`)
       }
     }
   }
@@ -40,38 +46,45 @@ try {
   rmSync(folder, { recursive: true })
 }
 
-function compile(): string {
+function compile(table: FlowTableKind): string {
   const arch = execFileSync('gcc', ['-print-multiarch'], { encoding: 'utf8' }).trim()
-  const out = join(folder, 'measure.o')
+  const out = join(folder, `${table}.o`)
   const include = [`-I${join(sources, '../../bpf')}`, `-I/usr/include/${arch}`]
-  const flags = ['-O2', '-g', '-target', 'bpf', '-mcpu=v3', ...include]
+  const first = ['linux/bpf.h', 'lib/context_skb.h', `lib/flow_store_${table}.h`].flatMap(each => ['-include', each])
+  const flags = ['-O2', '-g', '-target', 'bpf', '-mcpu=v3', ...include, ...first]
   execFileSync('clang', [...flags, '-c', join(sources, 'measure.bpf.c'), '-o', out])
   return out
 }
 
 /** One round: nanoseconds of each step. */
-function measure(path: string, flows: number, ipv4: boolean, flatFirst: boolean): [Step, number][] {
+function measure(path: string, flows: number, ipv4: boolean): [Step, number][] {
   const object = native.openObject(path)
   try {
-    const sizes: Record<string, number> = {
-      [maps.flows.name]: flows * 4,
-      [maps.flowSlots.name]: flows * 2,
-      flat_recs4: flows * 2 + 1,
-      flat_recs6: flows * 2 + 1,
-      flat_index: flows * 2,
+    const wanted = sizesOf({
+      services: 64,
+      frontends: 64,
+      backends: 64,
+      slots: 1024,
+      flows: flows * 2,
+      sourceRanges: 64,
+    })
+    for (const [id, { name, maxEntries }] of Object.entries(maps)) {
+      const size = wanted[id as keyof typeof maps] ?? Math.min(maxEntries, 1024)
+      if (size > 0 && object.mapNames().includes(name)) object.setMaxEntries(name, size)
     }
-    for (const [name, entries] of Object.entries(sizes)) object.setMaxEntries(name, entries)
     object.setConstant('flows', new Uint8Array(Uint32Array.of(flows).buffer))
+    if (object.mapNames().includes(maps.flatIndex.name)) {
+      object.setConstant('cfg_loads_in_order', Uint8Array.of(Number(LOADS_IN_ORDER)))
+    }
     object.setConstant('ipv4', Uint8Array.of(Number(ipv4)))
     object.load()
-    object.map('flat_secret').update(new Uint8Array(4), randomBytes(80))
-    const costs = new Map<Step, number>()
-    const order = flatFirst ? [...STEPS.slice(3), ...STEPS.slice(0, 3)] : STEPS
-    for (const step of order) {
-      const base = run('base', flows)
-      costs.set(step, run(step, flows) - base)
+    if (object.mapNames().includes(maps.flatSecret.name)) {
+      object.map(maps.flatSecret.name).update(new Uint8Array(4), randomBytes(maps.flatSecret.value.size))
     }
-    return [...costs]
+    return STEPS.map(step => {
+      const base = run('base', flows)
+      return [step, run(step, flows) - base]
+    })
   } finally {
     object.close()
   }

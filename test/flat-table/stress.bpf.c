@@ -5,30 +5,19 @@
  * Client keys and backend keys are numbers below `keys`; a flow's payload says which two it
  * has, so whoever finds it can tell whether what he read is of one flow. `held` counts the
  * flows of each key: what it says when nothing runs is compared with the table.
+ *
+ * The table is the product's, into whose copy flat-table.test.ts puts calls of what watch.h has.
  */
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
 #include <bpf/bpf_helpers.h>
 
-/* One time in sixteen, about a microsecond. */
-static __noinline void pause_sometimes(void)
-{
-	int i;
+#include "lib/context_skb.h"
 
-	if (bpf_get_prandom_u32() & 15)
-		return;
-	for (i = 0; i < 30; i++)
-		bpf_ktime_get_ns();
-}
-
-#define FLAT_PAUSE() pause_sometimes()
-
-#include "table.h"
-
-#define MAX_KEYS 4096
+#include "lib/flow_store_flat.h"
 
 struct report {
-	__u64 found, missed, added, exists, taken, busy, full, none, ended, lost, noted;
+	__u64 found, missed, added, exists, taken, full, none, ended, lost, noted;
 	__u64 wrong; /* a flow that is not what was asked for */
 	__u64 twice; /* two live flows with one key */
 };
@@ -41,15 +30,6 @@ struct {
 	__type(value, struct report);
 } report SEC(".maps");
 
-/* Flows of each key: clients' first, then backends'. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 2 * MAX_KEYS);
-	__type(key, __u32);
-	__type(value, __u64);
-} held SEC(".maps");
-
 const volatile __u32 keys = 256;
 const volatile bool ipv4 = true;
 /* Of a hundred operations. */
@@ -61,21 +41,6 @@ static __always_inline struct report *report_get(void)
 	__u32 zero = 0;
 
 	return bpf_map_lookup_elem(&report, &zero);
-}
-
-static __always_inline void hold(__u32 key, bool backend, __s64 by)
-{
-	__u32 at = key + (backend ? MAX_KEYS : 0);
-	__u64 *count = bpf_map_lookup_elem(&held, &at);
-
-	if (count)
-		__sync_fetch_and_add(count, by);
-}
-
-static void flat_ended(const struct flat_record *r)
-{
-	hold(r->backend & 0xffff, false, -1);
-	hold(r->backend >> 16, true, -1);
 }
 
 static __always_inline void address(struct ip_addr *a, __u32 side, __u32 key)
@@ -116,34 +81,31 @@ static __always_inline __u32 some_key(void)
 
 static __noinline void try_add(struct report *r, __u32 client, __u32 backend)
 {
+	struct flow_new new = {.backend = client | backend << 16};
 	struct tuple key, to;
-	__u32 record;
 	int ret;
 
-	record = flat_claim(ipv4);
-	if (!record) {
+	new.place = flat_claim(ipv4);
+	if (new.place == FLOW_PLACE_NONE) {
 		__sync_fetch_and_add(&r->none, 1);
 		return;
 	}
 	client_key(&key, client);
 	translated(&to, backend);
-	ret = flat_add(&key, &to, record, client | backend << 16);
+	ret = flat_add(&key, &to, &new);
 	if (ret)
-		flat_give_back(record, ipv4);
+		flat_give_back(new.place);
 	switch (ret) {
 	case 0:
 		hold(client, false, 1);
 		hold(backend, true, 1);
 		__sync_fetch_and_add(&r->added, 1);
 		break;
-	case FLAT_EXISTS:
+	case FLOW_EXISTS:
 		__sync_fetch_and_add(&r->exists, 1);
 		break;
-	case FLAT_TAKEN:
+	case FLOW_TAKEN:
 		__sync_fetch_and_add(&r->taken, 1);
-		break;
-	case FLAT_BUSY:
-		__sync_fetch_and_add(&r->busy, 1);
 		break;
 	default:
 		__sync_fetch_and_add(&r->full, 1);
@@ -151,24 +113,22 @@ static __noinline void try_add(struct report *r, __u32 client, __u32 backend)
 }
 
 /* Is there another live flow with this key, while this one is live? */
-static __noinline bool has_twin(const struct tuple *key, const struct flat_hit *hit)
+static __noinline bool has_twin(const struct tuple *key, const struct flow_half *half)
 {
-	const struct flat_record *r = flat_record_at(hit->record, ipv4);
-	struct flat_place place = {};
+	const struct flat_record *r = flat_record_at(half->place);
+	__u64 hash = flat_hash_of_tuple(key, FLAT_AS_IT_IS);
 	__u64 control;
 
-	flat_place_of(key, ipv4, &place);
-	if (!r ||
-	    flat_index_contest(key, place.home, place.step, place.tag, hit->record) != FLAT_EXISTS)
+	if (!r || flat_index_contest(key, FLAT_AS_IT_IS, hash, half->place) != FLAT_CONTEST_EXISTS)
 		return false;
 	control = FLAT_READ(r->control);
-	return flat_control_is_live(control) && flat_control_same_age(control, hit->control);
+	return flat_control_is_live(control) && flat_control_same_age(control, half->control);
 }
 
 static __noinline void look(struct report *r, __u32 number, bool reply, __u32 dice)
 {
 	struct tuple key, to, other;
-	struct flat_hit hit = {};
+	struct flow_half half = {};
 
 	if (reply) {
 		translated(&to, number);
@@ -176,24 +136,24 @@ static __noinline void look(struct report *r, __u32 number, bool reply, __u32 di
 	} else {
 		client_key(&key, number);
 	}
-	if (!flat_index_find(&key, &to, &hit)) {
+	if (!flat_index_find(&key, FLAT_AS_IT_IS, &to, &half)) {
 		__sync_fetch_and_add(&r->missed, 1);
 		return;
 	}
 	__sync_fetch_and_add(&r->found, 1);
-	if (hit.direction != (reply ? FLOW_REPLY : FLOW_FORWARD) ||
-	    number != (reply ? hit.backend >> 16 : hit.backend & 0xffff)) {
+	if (half.direction != (reply ? FLOW_REPLY : FLOW_FORWARD) ||
+	    number != (reply ? half.backend >> 16 : half.backend & 0xffff)) {
 		__sync_fetch_and_add(&r->wrong, 1);
 		return;
 	}
-	if (dice & 4 && has_twin(&key, &hit))
+	if (dice & 4 && has_twin(&key, &half))
 		__sync_fetch_and_add(&r->twice, 1);
 	/* What it becomes is of the same flow. */
 	if (reply) {
-		client_key(&key, hit.backend & 0xffff);
+		client_key(&key, half.backend & 0xffff);
 		tuple_exchange(&other, &key);
 	} else {
-		translated(&other, hit.backend >> 16);
+		translated(&other, half.backend >> 16);
 	}
 	if (!addr_equal(&other.src, &to.src) || !addr_equal(&other.dst, &to.dst) ||
 	    other.sport != to.sport || other.dport != to.dport) {
@@ -201,12 +161,12 @@ static __noinline void look(struct report *r, __u32 number, bool reply, __u32 di
 		return;
 	}
 	if (dice < end_share) {
-		if (flat_end(hit.record, ipv4, hit.control))
+		if (flat_end(half.place, half.control))
 			__sync_fetch_and_add(&r->ended, 1);
 		else
 			__sync_fetch_and_add(&r->lost, 1);
 	} else if (dice & 1) {
-		if (flat_note(&hit, ipv4, hit.sent | (dice & 2 ? FLOW_SENT_ON : FLOW_SENT)))
+		if (flat_note(&half, half.sent | (dice & 2 ? FLOW_SENT_ON : FLOW_SENT)))
 			__sync_fetch_and_add(&r->noted, 1);
 	}
 }
@@ -231,14 +191,14 @@ int stress(struct __sk_buff *skb)
 SEC("tc")
 int end_one(struct __sk_buff *skb)
 {
-	__u32 record = skb->cb[0];
-	struct flat_record *r = flat_record_at(record, ipv4);
+	__u32 place = skb->cb[0] | (ipv4 ? FLAT_PLACE_IPV4 : 0);
+	struct flat_record *r = flat_record_at(place);
 	__u64 control;
 
 	if (!r)
 		return 0;
 	control = FLAT_READ(r->control);
-	return flat_control_is_live(control) ? flat_end(record, ipv4, control) : 0;
+	return flat_control_is_live(control) ? flat_end(place, control) : 0;
 }
 
 char _license[] SEC("license") = "GPL";

@@ -18,7 +18,7 @@ test('loading says which feature is missing and which kernel brought it', () => 
   const pins = new Pins('/run/waggle-old/waggle')
   let message = ''
   try {
-    loadObjects(native, OBJECTS, pins, LIMITS, {}, silentLogger)
+    loadObjects(native, OBJECTS, pins, LIMITS, {}, silentLogger, 'hash')
   } catch (error) {
     message = String(error)
   }

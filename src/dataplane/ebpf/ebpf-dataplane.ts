@@ -17,6 +17,8 @@ import { type AdoptConntrack, adoptionConstants, decideAdoption, readConntrackFa
 import { type Device, DeviceLinks } from './device-links.js'
 import type { Filter } from './filter.js'
 import { type FlowTimeouts, sweepFlows, timeoutConstants } from './flow-expiry.js'
+import type { FlowTableKind } from './flow-table.js'
+import { chooseFlowTable } from './flow-table-choice.js'
 import { Grace } from './grace.js'
 import { inspectMaps, readCounters } from './inspect.js'
 import { KernelMaps, type Limits } from './kernel-maps.js'
@@ -41,6 +43,8 @@ export interface EbpfOptions {
   readonly cgroup: string
   readonly limits: Limits
   readonly timeouts: FlowTimeouts
+  /** Where flows are kept, unless the pinned maps have them elsewhere. Default: hash. */
+  readonly flowTable?: FlowTableKind
   /** Whether Service addresses answer to ping. */
   readonly answerPing?: boolean
   /** Not given: as the programs have them. */
@@ -104,6 +108,7 @@ export class EbpfDataplane implements Dataplane {
 
   async start(): Promise<void> {
     const { native, objectsDir, bpffs, cgroup, limits, timeouts, sourcePorts, logger, clock, clsact } = this.#options
+    const flowTable = chooseFlowTable(this.#pins, limits, this.#options.flowTable ?? 'hash', logger)
     const { answerPing = false, xdp = 'off', xdpDropUnknownPorts = false } = this.#options
     const adoption = decideAdoption(this.#options.adoptConntrack ?? 'auto', readConntrackFacts())
     const shared = {
@@ -126,6 +131,7 @@ export class EbpfDataplane implements Dataplane {
         'flows.bpf.o': timeoutConstants(timeouts),
       },
       logger,
+      flowTable,
       xdp === 'off' ? ['xdp.bpf.o'] : [],
     )
     if (xdp === 'off') for (const name of Object.values(XDP_PROGRAMS)) this.#pins.remove('programs', name)
@@ -150,7 +156,7 @@ export class EbpfDataplane implements Dataplane {
     const { filter } = writer
     const filterAt = Number.POSITIVE_INFINITY
     this.#running = { maps, filter, grace, applier, cgroup: links, devices, stale, programs, sweptAt, filterAt }
-    logger.info('adopted', { ...applier.used })
+    logger.info('adopted', { ...applier.used, flowTable })
     if (adoption.warning) logger.warn(adoption.warning, { reason: adoption.reason })
     else logger.info('flows that the kernel translates', { left: adoption.on, reason: adoption.reason })
   }
@@ -194,7 +200,7 @@ export class EbpfDataplane implements Dataplane {
     const share = Math.min(1, (now - running.sweptAt) / (SWEEP_SECONDS * 1000))
     const sweep = running.programs.get('flow_sweep')
     // Interrupted: the next look does this one's share, too.
-    if (!sweep || sweepFlows(sweep, running.maps.handles.flowSlots.info.maxEntries, share)) running.sweptAt = now
+    if (!sweep || sweepFlows(sweep, running.maps.flows.places, share)) running.sweptAt = now
     if (now - running.filterAt >= SWEEP_SECONDS * 1000) this.#renewFilter()
     return restored
   }

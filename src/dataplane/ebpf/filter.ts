@@ -1,11 +1,14 @@
-import { FlowDirection, FlowFlag, filter, flow, frontend4Key, tuple } from '../../ebpf/generated/layouts.js'
+import { toBytes } from '../../ebpf/codec.js'
+import { FlowDirection, FlowFlag, filter, flow, frontend4Key, type Tuple, tuple } from '../../ebpf/generated/layouts.js'
 import type { BpfMap } from '../../ebpf/native.js'
+import type { FlowTable, TableFlow } from './flow-table.js'
 import type { MapHandles } from './kernel-maps.js'
 import type { MappedArray } from './mapped-array.js'
 
 /** What is read, and the one map that is written. */
 export interface FilterMaps {
   readonly filter: MappedArray
+  readonly flows: Pick<FlowTable, 'walk'>
   readonly handles: Pick<MapHandles, 'frontends4' | 'frontends6' | 'flows'>
 }
 
@@ -110,7 +113,8 @@ export class Filter {
     const { frontends4, frontends6, flows } = this.#maps.handles
     const fresh = new Uint32Array(this.#agent.length)
     for (const map of [frontends4, frontends6]) addFrontends(fresh, map)
-    addFlows(fresh, flows)
+    if (flows) addFlows(fresh, flows)
+    else for (const each of this.#maps.flows.walk()) addFlow(fresh, each)
     const agent = this.#agent
     for (let i = 0; i < agent.length; i++) agent[i] = (agent[i] as number) | (fresh[i] as number)
     this.#maps.filter.storeWord(0, filter.offsets.current, BigInt(this.#next))
@@ -144,6 +148,18 @@ function addFlows(words: Uint32Array, map: BpfMap): void {
     const value = i * flow.size
     const direction = values[value + flow.offsets.direction] as number
     setBit(words, filterBitOfHalf(key, i * tuple.size, direction, values[value + flow.offsets.flags] as number))
+  }
+}
+
+function addFlow(words: Uint32Array, { key, to, flags }: TableFlow): void {
+  const { FORWARD, REPLY } = FlowDirection
+  const reply: Tuple = { ...to, src: to.dst, dst: to.src, sport: to.dport, dport: to.sport }
+  for (const [half, direction] of [
+    [key, FORWARD],
+    [reply, REPLY],
+  ] as const) {
+    const bytes = toBytes(tuple, half)
+    setBit(words, filterBitOfHalf(new DataView(bytes.buffer, bytes.byteOffset), 0, direction, flags))
   }
 }
 

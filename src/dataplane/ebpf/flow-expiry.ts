@@ -1,8 +1,7 @@
 import { codeOf } from '../../base/errors.js'
 import { toBytes, u32 } from '../../ebpf/codec.js'
-import { type Flow, FlowDirection, FlowSent, FlowState, flow, type Tuple, tuple } from '../../ebpf/generated/layouts.js'
+import { type Flow, FlowSent, FlowState } from '../../ebpf/generated/layouts.js'
 import type { BpfProgram } from '../../ebpf/native.js'
-import type { KernelMaps } from './kernel-maps.js'
 
 /**
  * Seconds without a packet in either direction after which a flow ends (RFC 5382, RFC
@@ -50,63 +49,21 @@ export function timeoutConstants(timeouts: FlowTimeouts): Readonly<Record<string
   return Object.fromEntries(Object.entries(seconds).map(([name, value]) => [name, toBytes(u32, Math.ceil(value))]))
 }
 
-/** The key of a flow's other half: `to` with source and destination exchanged. */
-export function otherHalf(half: Flow): Tuple {
-  const { src, dst, sport, dport, proto } = half.to
-  return { src: dst, dst: src, sport: dport, dport: sport, proto }
-}
-
-/** Both halves of a flow, keyed by the forward one. `reply` is missing when only one was found. */
-export interface WholeFlow {
-  readonly key: Tuple
-  readonly forward: Flow
-  readonly reply: Flow | undefined
-}
-
-/**
- * Reads the flow table. A walk beside the programs may miss a flow that just came or
- * went, and show one whose time is over until it is swept.
- */
-export function walkFlows(maps: KernelMaps): WholeFlow[] {
-  const { keys, values, count } = maps.handles.flows.entries()
-  const keyView = new DataView(keys.buffer, keys.byteOffset, keys.byteLength)
-  const valueView = new DataView(values.buffer, values.byteOffset, values.byteLength)
-  const forwards: { key: Tuple; half: Flow }[] = []
-  const replies = new Map<string, Flow>()
-  const nameOf = (bytes: Uint8Array) => Buffer.from(bytes).toString('latin1')
-  for (let i = 0; i < count; i++) {
-    const half = flow.decode(valueView, i * flow.size)
-    if (half.direction === FlowDirection.FORWARD) forwards.push({ key: tuple.decode(keyView, i * tuple.size), half })
-    else replies.set(nameOf(keys.subarray(i * tuple.size, (i + 1) * tuple.size)), half)
-  }
-  return forwards.map(({ key, half }) => ({
-    key,
-    forward: half,
-    reply: replies.get(nameOf(toBytes(tuple, otherHalf(half)))),
-  }))
-}
-
-/** When the flow last saw a packet, CLOCK_MONOTONIC ns. */
-export function lastSeen(each: WholeFlow): bigint {
-  const reply = each.reply?.seenNs ?? 0n
-  return each.forward.seenNs > reply ? each.forward.seenNs : reply
-}
-
-/** Slots that one run of `flow_sweep` looks at (bpf/flows.bpf.c). */
-const SLOTS_PER_RUN = 64
+/** Places that one run of `flow_sweep` looks at (bpf/flows.bpf.c). */
+const PLACES_PER_RUN = 64
 
 /** The kernel wants an Ethernet header's bytes; nobody looks at them. */
 const NO_PACKET = new Uint8Array(64)
 
 /**
- * Has the programs look at the next `share` (0 to 1) of all slots and end the flows whose
+ * Has the programs look at the next `share` (0 to 1) of all places and end the flows whose
  * time is over. Never from here: between our look at a flow and its end its client might
  * have opened another one in its place.
  *
  * False: a signal ended that early, as the kernel does with repeated runs.
  */
-export function sweepFlows(program: BpfProgram, slots: number, share: number): boolean {
-  const repeat = Math.ceil((slots * share) / SLOTS_PER_RUN)
+export function sweepFlows(program: BpfProgram, places: number, share: number): boolean {
+  const repeat = Math.ceil((places * share) / PLACES_PER_RUN)
   try {
     if (repeat > 0) program.testRun({ data: NO_PACKET, repeat })
     return true

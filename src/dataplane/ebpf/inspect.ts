@@ -5,7 +5,6 @@ import {
   backendStats,
   DeviceXdp,
   device as deviceLayout,
-  type Flow,
   FlowFlag,
   FlowState,
   flowStats,
@@ -40,7 +39,7 @@ import { dumpBackends, dumpRanges, dumpService, entriesOf } from './adopt.js'
 import { openLink } from './cgroup-links.js'
 import { CLSACT_HANDLE, CLSACT_PRIORITY, linkName } from './device-links.js'
 import { decodeFrontendKey, frontendKindName, protocolName } from './encode.js'
-import { lastSeen, stateOf, walkFlows } from './flow-expiry.js'
+import { stateOf } from './flow-expiry.js'
 import { KernelMaps } from './kernel-maps.js'
 import { openPinnedMaps } from './loader.js'
 import { Pins } from './pins.js'
@@ -171,16 +170,16 @@ const stateNames: Readonly<Record<FlowState, FlowRow['state']>> = {
 }
 
 function flowRows(maps: KernelMaps, names: ReadonlyMap<number, ServicePortName>, nowNs: bigint): FlowRow[] {
-  return walkFlows(maps).map(each => ({
-    ...(names.get(each.forward.service) ?? { ...UNNAMED, protocol: protocolName(each.key.proto) ?? 'TCP' }),
-    ...flowAddresses(each.key, each.forward),
-    state: stateNames[stateOf(each.forward)],
-    local: (each.forward.flags & FlowFlag.LOCAL_BACKEND) !== 0,
-    idleSeconds: Math.max(0, Number((nowNs - lastSeen(each)) / 1_000_000n) / 1000),
+  return maps.flows.walk().map(({ key, to, sent, heard, flags, service, seenNs }) => ({
+    ...(names.get(service) ?? { ...UNNAMED, protocol: protocolName(key.proto) ?? 'TCP' }),
+    ...flowAddresses(key, to),
+    state: stateNames[stateOf({ sent, heard })],
+    local: (flags & FlowFlag.LOCAL_BACKEND) !== 0,
+    idleSeconds: Math.max(0, Number((nowNs - seenNs) / 1_000_000n) / 1000),
   }))
 }
 
-function flowAddresses(key: Tuple, { to }: Flow) {
+function flowAddresses(key: Tuple, to: Tuple) {
   return {
     client: addressFromBytes(key.src),
     clientPort: key.sport,
@@ -281,15 +280,16 @@ function outcomeRows(maps: KernelMaps): OutcomeRow[] {
 
 function mapRows(maps: KernelMaps): MapRow[] {
   const { handles } = maps
+  const row = (map: BpfMap): MapRow => ({
+    name: map.info.name,
+    entries: map.entries().count,
+    maxEntries: map.info.maxEntries,
+  })
   return [
-    handles.frontends4,
-    handles.frontends6,
-    handles.svcNames,
-    handles.srcRanges,
-    handles.flows,
-    handles.affinity,
-    handles.udpPeers,
-  ].map(map => ({ name: map.info.name, entries: map.entries().count, maxEntries: map.info.maxEntries }))
+    ...[handles.frontends4, handles.frontends6, handles.svcNames, handles.srcRanges].map(row),
+    ...maps.flows.rows(),
+    ...[handles.affinity, handles.udpPeers].map(row),
+  ]
 }
 
 function flowCounts(maps: KernelMaps): FlowCounts {

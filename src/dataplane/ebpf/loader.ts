@@ -1,22 +1,36 @@
+import { randomBytes } from 'node:crypto'
 import { release } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { codeOf, WaggleError } from '../../base/errors.js'
 import type { Logger } from '../../base/log.js'
+import { toBytes, u32 } from '../../ebpf/codec.js'
 import { maps as layouts } from '../../ebpf/generated/layouts.js'
 import type { BpfMap, BpfObject, BpfProgram, Native } from '../../ebpf/native.js'
+import type { FlowTableKind } from './flow-table.js'
 import { missingFeature, OLDEST_KERNEL } from './kernel-features.js'
-import { type Limits, type MapHandles, sizesOf } from './kernel-maps.js'
+import { FLOW_MAPS, type Limits, type MapHandles, mapNames, sizesOf } from './kernel-maps.js'
 import type { Pins } from './pins.js'
 
 /** Loading failed: a program refused by the kernel, a pin of another shape. */
 export class LoadError extends WaggleError {}
 
-/** Object files in the objects folder, in the order in which they are loaded. */
+/** Object files, in the order in which they are loaded: {@link fileOf} tells their names in the objects folder. */
 const OBJECTS = ['sock.bpf.o', 'sockegress.bpf.o', 'tc.bpf.o', 'xdp.bpf.o', 'flows.bpf.o'] as const
 export type ObjectFile = (typeof OBJECTS)[number]
 
 type MapName = keyof typeof layouts
 const MAP_NAMES = Object.keys(layouts) as MapName[]
+
+/** Whether this processor does loads in the order of the program (bpf/lib/flat_record.h). */
+export const LOADS_IN_ORDER = process.arch === 'x64'
+
+/** Those that have a twin on the flat flow table. */
+const ON_FLOWS: ReadonlySet<ObjectFile> = new Set(['tc.bpf.o', 'xdp.bpf.o', 'flows.bpf.o'])
+
+/** Name of an object file in the objects folder. */
+export function fileOf(file: ObjectFile, flowTable: FlowTableKind): string {
+  return flowTable === 'flat' && ON_FLOWS.has(file) ? file.replace('.bpf.o', '_flat.bpf.o') : file
+}
 
 export interface Loaded {
   readonly maps: MapHandles
@@ -43,6 +57,7 @@ export function loadObjects(
   limits: Limits,
   constants: Constants,
   logger: Logger,
+  flowTable: FlowTableKind,
   without: readonly ObjectFile[] = [],
 ): Loaded {
   pins.makeFolders()
@@ -50,13 +65,21 @@ export function loadObjects(
   const handles = new Map<MapName, BpfMap>()
   const programs = new Map<string, BpfProgram>()
   try {
-    for (const name of MAP_NAMES) {
+    for (const name of mapNames(MAP_NAMES, flowTable)) {
       const map = openPinned(native, pins, layouts[name].name)
       if (map) handles.set(name, checkShape(map, name, limits, logger))
     }
     for (const file of OBJECTS) {
       if (without.includes(file)) continue
-      const object = openLoaded(native, join(objectsDir, file), file, handles, limits, constants[file] ?? {}, logger)
+      const object = openLoaded(
+        native,
+        join(objectsDir, fileOf(file, flowTable)),
+        file,
+        handles,
+        limits,
+        constants[file] ?? {},
+        logger,
+      )
       try {
         takeMaps(object, handles, pins)
         for (const name of object.programNames()) {
@@ -77,8 +100,10 @@ export function loadObjects(
 
 /** The pinned maps of a previous run; undefined when one is missing. */
 export function openPinnedMaps(native: Native, pins: Pins): MapHandles | undefined {
+  const flowTable = pinnedFlowTable(pins)
+  if (!flowTable) return undefined
   const handles = new Map<MapName, BpfMap>()
-  for (const name of MAP_NAMES) {
+  for (const name of mapNames(MAP_NAMES, flowTable)) {
     const map = openPinned(native, pins, layouts[name].name)
     if (!map) {
       for (const handle of handles.values()) handle.close()
@@ -89,8 +114,16 @@ export function openPinnedMaps(native: Native, pins: Pins): MapHandles | undefin
   return Object.fromEntries(handles) as MapHandles
 }
 
+/** Which flow table a previous run pinned. */
+export function pinnedFlowTable(pins: Pins): FlowTableKind | undefined {
+  const pinned = new Set(pins.list('maps'))
+  const kinds = ['hash', 'flat'] as const
+  return kinds.find(kind => FLOW_MAPS[kind].some(name => pinned.has(layouts[name].name)))
+}
+
 /** What programs are told of the node that they are loaded for. */
-function setConstants(native: Native, object: BpfObject): void {
+function setConstants(native: Native, object: BpfObject, onFlatTable: boolean): void {
+  if (onFlatTable) object.setConstant('cfg_loads_in_order', Uint8Array.of(Number(LOADS_IN_ORDER)))
   const cookie = native.netnsCookie()
   if (cookie === undefined || !object.programNames().includes('sock_connect4')) return
   const bytes = new Uint8Array(8)
@@ -111,7 +144,7 @@ function openLoaded(
   for (let attempt = 1; ; attempt++) {
     const object = native.openObject(path)
     try {
-      setConstants(native, object)
+      setConstants(native, object, file !== basename(path))
       for (const [name, bytes] of Object.entries(constants)) object.setConstant(name, bytes)
       setMaps(object, known, limits)
       const failure = loadFailure(object)
@@ -158,6 +191,8 @@ function takeMaps(object: BpfObject, handles: Map<MapName, BpfMap>, pins: Pins):
     if (!declared.has(mapName) || handles.has(name)) continue
     const map = object.map(mapName)
     handles.set(name, map)
+    // Before anybody can find the map: what it spreads stays where it is.
+    if (name === 'flatSecret') map.update(toBytes(u32, 0), randomBytes(layouts.flatSecret.value.size))
     map.pin(pins.path('maps', mapName))
   }
 }

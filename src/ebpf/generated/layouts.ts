@@ -260,6 +260,48 @@ export const flowFlagNames: Readonly<Record<number, string>> = {
   4: 'of_node',
 }
 
+/** enum flat_record_state */
+export const FlatRecordState = {
+  FREE: 0,
+  TAKEN: 1,
+  OFFERED: 2,
+  REFUSED: 3,
+  LIVE: 4,
+  ENDED: 5,
+} as const
+export type FlatRecordState = (typeof FlatRecordState)[keyof typeof FlatRecordState]
+
+/** Labels of enum flat_record_state by value. */
+export const flatRecordStateNames: Readonly<Record<number, string>> = {
+  0: 'free',
+  1: 'taken',
+  2: 'offered',
+  3: 'refused',
+  4: 'live',
+  5: 'ended',
+}
+
+/** enum flat_control */
+export const FlatControl = {
+  CLIENT_AT: 3,
+  BACKEND_AT: 7,
+  CLAIMED_AT: 11,
+  AGE_AT: 17,
+  SEEN_AT: 32,
+  TICK_BITS: 28,
+} as const
+export type FlatControl = (typeof FlatControl)[keyof typeof FlatControl]
+
+/** Labels of enum flat_control by value. */
+export const flatControlNames: Readonly<Record<number, string>> = {
+  3: 'client_at',
+  7: 'backend_at',
+  11: 'claimed_at',
+  17: 'age_at',
+  32: 'seen_at',
+  28: 'tick_bits',
+}
+
 /** enum device_takes */
 export const DeviceTakes = {
   TX: 1,
@@ -719,161 +761,6 @@ export const affinity = {
   },
 } as const satisfies Codec<Affinity> & { offsets: Readonly<Record<string, number>> }
 
-/** struct tuple */
-export interface Tuple {
-  readonly src: Uint8Array
-  readonly dst: Uint8Array
-  readonly sport: number
-  readonly dport: number
-  readonly proto: number
-}
-
-/** struct tuple, 40 bytes */
-export const tuple = {
-  name: 'tuple',
-  size: 40,
-  offsets: {
-    src: 0,
-    dst: 16,
-    sport: 32,
-    dport: 34,
-    proto: 36,
-  },
-  encode(view: DataView, at: number, value: Tuple): void {
-    putBytes(view, at, 16, value.src, 'tuple.src')
-    putBytes(view, at + 16, 16, value.dst, 'tuple.dst')
-    view.setUint16(at + 32, uint(value.sport, 0xffff, 'tuple.sport'))
-    view.setUint16(at + 34, uint(value.dport, 0xffff, 'tuple.dport'))
-    view.setUint8(at + 36, uint(value.proto, 0xff, 'tuple.proto'))
-    putZero(view, at + 37, 3)
-  },
-  decode(view: DataView, at: number): Tuple {
-    return {
-      src: getBytes(view, at, 16),
-      dst: getBytes(view, at + 16, 16),
-      sport: view.getUint16(at + 32),
-      dport: view.getUint16(at + 34),
-      proto: view.getUint8(at + 36),
-    }
-  },
-} as const satisfies Codec<Tuple> & { offsets: Readonly<Record<string, number>> }
-
-/** struct flow */
-export interface Flow {
-  readonly to: Tuple
-  readonly seenNs: bigint
-  readonly backend: number
-  readonly generation: number
-  readonly service: number
-  readonly slot: number
-  readonly direction: number
-  readonly flags: number
-  readonly sent: number
-  readonly heard: number
-}
-
-/** struct flow, 72 bytes */
-export const flow = {
-  name: 'flow',
-  size: 72,
-  offsets: {
-    to: 0,
-    seenNs: 40,
-    backend: 48,
-    generation: 52,
-    service: 56,
-    slot: 60,
-    direction: 64,
-    flags: 65,
-    sent: 66,
-    heard: 67,
-  },
-  encode(view: DataView, at: number, value: Flow): void {
-    tuple.encode(view, at, value.to)
-    view.setBigUint64(at + 40, uint64(value.seenNs, 'flow.seen_ns'), true)
-    view.setUint32(at + 48, uint(value.backend, 0xffffffff, 'flow.backend'), true)
-    view.setUint32(at + 52, uint(value.generation, 0xffffffff, 'flow.generation'), true)
-    view.setUint32(at + 56, uint(value.service, 0xffffffff, 'flow.service'), true)
-    view.setUint32(at + 60, uint(value.slot, 0xffffffff, 'flow.slot'), true)
-    view.setUint8(at + 64, uint(value.direction, 0xff, 'flow.direction'))
-    view.setUint8(at + 65, uint(value.flags, 0xff, 'flow.flags'))
-    view.setUint8(at + 66, uint(value.sent, 0xff, 'flow.sent'))
-    view.setUint8(at + 67, uint(value.heard, 0xff, 'flow.heard'))
-    putZero(view, at + 68, 4)
-  },
-  decode(view: DataView, at: number): Flow {
-    return {
-      to: tuple.decode(view, at),
-      seenNs: view.getBigUint64(at + 40, true),
-      backend: view.getUint32(at + 48, true),
-      generation: view.getUint32(at + 52, true),
-      service: view.getUint32(at + 56, true),
-      slot: view.getUint32(at + 60, true),
-      direction: view.getUint8(at + 64),
-      flags: view.getUint8(at + 65),
-      sent: view.getUint8(at + 66),
-      heard: view.getUint8(at + 67),
-    }
-  },
-} as const satisfies Codec<Flow> & { offsets: Readonly<Record<string, number>> }
-
-/** struct flow_slot */
-export interface FlowSlot {
-  readonly key: Tuple
-  readonly claimed: number
-}
-
-/** struct flow_slot, 48 bytes */
-export const flowSlot = {
-  name: 'flow_slot',
-  size: 48,
-  offsets: {
-    key: 0,
-    claimed: 40,
-  },
-  encode(view: DataView, at: number, value: FlowSlot): void {
-    tuple.encode(view, at, value.key)
-    view.setUint32(at + 40, uint(value.claimed, 0xffffffff, 'flow_slot.claimed'), true)
-    putZero(view, at + 44, 4)
-  },
-  decode(view: DataView, at: number): FlowSlot {
-    return {
-      key: tuple.decode(view, at),
-      claimed: view.getUint32(at + 40, true),
-    }
-  },
-} as const satisfies Codec<FlowSlot> & { offsets: Readonly<Record<string, number>> }
-
-/** struct flow_hand */
-export interface FlowHand {
-  readonly next: bigint
-  readonly swept: bigint
-  readonly crowded: bigint
-}
-
-/** struct flow_hand, 24 bytes */
-export const flowHand = {
-  name: 'flow_hand',
-  size: 24,
-  offsets: {
-    next: 0,
-    swept: 8,
-    crowded: 16,
-  },
-  encode(view: DataView, at: number, value: FlowHand): void {
-    view.setBigUint64(at, uint64(value.next, 'flow_hand.next'), true)
-    view.setBigUint64(at + 8, uint64(value.swept, 'flow_hand.swept'), true)
-    view.setBigUint64(at + 16, uint64(value.crowded, 'flow_hand.crowded'), true)
-  },
-  decode(view: DataView, at: number): FlowHand {
-    return {
-      next: view.getBigUint64(at, true),
-      swept: view.getBigUint64(at + 8, true),
-      crowded: view.getBigUint64(at + 16, true),
-    }
-  },
-} as const satisfies Codec<FlowHand> & { offsets: Readonly<Record<string, number>> }
-
 /** struct flow_stats */
 export interface FlowStats {
   readonly evicted: bigint
@@ -1063,6 +950,91 @@ export const heldFragment = {
     }
   },
 } as const satisfies Codec<HeldFragment> & { offsets: Readonly<Record<string, number>> }
+
+/** struct tuple */
+export interface Tuple {
+  readonly src: Uint8Array
+  readonly dst: Uint8Array
+  readonly sport: number
+  readonly dport: number
+  readonly proto: number
+}
+
+/** struct tuple, 40 bytes */
+export const tuple = {
+  name: 'tuple',
+  size: 40,
+  offsets: {
+    src: 0,
+    dst: 16,
+    sport: 32,
+    dport: 34,
+    proto: 36,
+  },
+  encode(view: DataView, at: number, value: Tuple): void {
+    putBytes(view, at, 16, value.src, 'tuple.src')
+    putBytes(view, at + 16, 16, value.dst, 'tuple.dst')
+    view.setUint16(at + 32, uint(value.sport, 0xffff, 'tuple.sport'))
+    view.setUint16(at + 34, uint(value.dport, 0xffff, 'tuple.dport'))
+    view.setUint8(at + 36, uint(value.proto, 0xff, 'tuple.proto'))
+    putZero(view, at + 37, 3)
+  },
+  decode(view: DataView, at: number): Tuple {
+    return {
+      src: getBytes(view, at, 16),
+      dst: getBytes(view, at + 16, 16),
+      sport: view.getUint16(at + 32),
+      dport: view.getUint16(at + 34),
+      proto: view.getUint8(at + 36),
+    }
+  },
+} as const satisfies Codec<Tuple> & { offsets: Readonly<Record<string, number>> }
+
+/** struct icmp_quote */
+export interface IcmpQuote {
+  readonly tuple: Tuple
+  readonly to: Tuple
+  readonly ip: number
+  readonly l4: number
+  readonly diff: number
+  readonly ipCheck: number
+  readonly check: number
+}
+
+/** struct icmp_quote, 96 bytes */
+export const icmpQuote = {
+  name: 'icmp_quote',
+  size: 96,
+  offsets: {
+    tuple: 0,
+    to: 40,
+    ip: 80,
+    l4: 84,
+    diff: 88,
+    ipCheck: 92,
+    check: 94,
+  },
+  encode(view: DataView, at: number, value: IcmpQuote): void {
+    tuple.encode(view, at, value.tuple)
+    tuple.encode(view, at + 40, value.to)
+    view.setUint32(at + 80, uint(value.ip, 0xffffffff, 'icmp_quote.ip'), true)
+    view.setUint32(at + 84, uint(value.l4, 0xffffffff, 'icmp_quote.l4'), true)
+    view.setUint32(at + 88, uint(value.diff, 0xffffffff, 'icmp_quote.diff'), true)
+    view.setUint16(at + 92, uint(value.ipCheck, 0xffff, 'icmp_quote.ip_check'), true)
+    view.setUint16(at + 94, uint(value.check, 0xffff, 'icmp_quote.check'), true)
+  },
+  decode(view: DataView, at: number): IcmpQuote {
+    return {
+      tuple: tuple.decode(view, at),
+      to: tuple.decode(view, at + 40),
+      ip: view.getUint32(at + 80, true),
+      l4: view.getUint32(at + 84, true),
+      diff: view.getUint32(at + 88, true),
+      ipCheck: view.getUint16(at + 92, true),
+      check: view.getUint16(at + 94, true),
+    }
+  },
+} as const satisfies Codec<IcmpQuote> & { offsets: Readonly<Record<string, number>> }
 
 /** struct device */
 export interface Device {
@@ -1314,6 +1286,342 @@ export const udpPeerKey = {
   },
 } as const satisfies Codec<UdpPeerKey> & { offsets: Readonly<Record<string, number>> }
 
+/** struct flat_secret */
+export interface FlatSecret {
+  readonly words: readonly bigint[]
+}
+
+/** struct flat_secret, 80 bytes */
+export const flatSecret = {
+  name: 'flat_secret',
+  size: 80,
+  offsets: {
+    words: 0,
+  },
+  encode(view: DataView, at: number, value: FlatSecret): void {
+    checkCount(value.words, 10, 'flat_secret.words')
+    value.words.forEach((element, i) => {
+      view.setBigUint64(at + i * 8, uint64(element, 'flat_secret.words'), true)
+    })
+  },
+  decode(view: DataView, at: number): FlatSecret {
+    return {
+      words: Array.from({ length: 10 }, (_, i) => view.getBigUint64(at + i * 8, true)),
+    }
+  },
+} as const satisfies Codec<FlatSecret> & { offsets: Readonly<Record<string, number>> }
+
+/** struct flat_bucket */
+export interface FlatBucket {
+  readonly elsewhere: number
+  readonly words: readonly number[]
+}
+
+/** struct flat_bucket, 32 bytes */
+export const flatBucket = {
+  name: 'flat_bucket',
+  size: 32,
+  offsets: {
+    elsewhere: 0,
+    words: 4,
+  },
+  encode(view: DataView, at: number, value: FlatBucket): void {
+    view.setUint32(at, uint(value.elsewhere, 0xffffffff, 'flat_bucket.elsewhere'), true)
+    checkCount(value.words, 7, 'flat_bucket.words')
+    value.words.forEach((element, i) => {
+      view.setUint32(at + 4 + i * 4, uint(element, 0xffffffff, 'flat_bucket.words'), true)
+    })
+  },
+  decode(view: DataView, at: number): FlatBucket {
+    return {
+      elsewhere: view.getUint32(at, true),
+      words: Array.from({ length: 7 }, (_, i) => view.getUint32(at + 4 + i * 4, true)),
+    }
+  },
+} as const satisfies Codec<FlatBucket> & { offsets: Readonly<Record<string, number>> }
+
+/** struct flat_record */
+export interface FlatRecord {
+  readonly control: bigint
+  readonly backend: number
+  readonly generation: number
+  readonly flags: number
+  readonly proto: number
+}
+
+/** struct flat_record, 16 bytes */
+export const flatRecord = {
+  name: 'flat_record',
+  size: 16,
+  offsets: {
+    control: 0,
+    backend: 8,
+    generation: 12,
+    flags: 14,
+    proto: 15,
+  },
+  encode(view: DataView, at: number, value: FlatRecord): void {
+    view.setBigUint64(at, uint64(value.control, 'flat_record.control'), true)
+    view.setUint32(at + 8, uint(value.backend, 0xffffffff, 'flat_record.backend'), true)
+    view.setUint16(at + 12, uint(value.generation, 0xffff, 'flat_record.generation'), true)
+    view.setUint8(at + 14, uint(value.flags, 0xff, 'flat_record.flags'))
+    view.setUint8(at + 15, uint(value.proto, 0xff, 'flat_record.proto'))
+  },
+  decode(view: DataView, at: number): FlatRecord {
+    return {
+      control: view.getBigUint64(at, true),
+      backend: view.getUint32(at + 8, true),
+      generation: view.getUint16(at + 12, true),
+      flags: view.getUint8(at + 14),
+      proto: view.getUint8(at + 15),
+    }
+  },
+} as const satisfies Codec<FlatRecord> & { offsets: Readonly<Record<string, number>> }
+
+/** struct flat_key4 */
+export interface FlatKey4 {
+  readonly src: number
+  readonly dst: number
+  readonly sport: number
+  readonly dport: number
+}
+
+/** struct flat_key4, 12 bytes */
+export const flatKey4 = {
+  name: 'flat_key4',
+  size: 12,
+  offsets: {
+    src: 0,
+    dst: 4,
+    sport: 8,
+    dport: 10,
+  },
+  encode(view: DataView, at: number, value: FlatKey4): void {
+    view.setUint32(at, uint(value.src, 0xffffffff, 'flat_key4.src'))
+    view.setUint32(at + 4, uint(value.dst, 0xffffffff, 'flat_key4.dst'))
+    view.setUint16(at + 8, uint(value.sport, 0xffff, 'flat_key4.sport'))
+    view.setUint16(at + 10, uint(value.dport, 0xffff, 'flat_key4.dport'))
+  },
+  decode(view: DataView, at: number): FlatKey4 {
+    return {
+      src: view.getUint32(at),
+      dst: view.getUint32(at + 4),
+      sport: view.getUint16(at + 8),
+      dport: view.getUint16(at + 10),
+    }
+  },
+} as const satisfies Codec<FlatKey4> & { offsets: Readonly<Record<string, number>> }
+
+/** struct flat_record4 */
+export interface FlatRecord4 {
+  readonly base: FlatRecord
+  readonly client: FlatKey4
+  readonly backend: FlatKey4
+}
+
+/** struct flat_record4, 40 bytes */
+export const flatRecord4 = {
+  name: 'flat_record4',
+  size: 40,
+  offsets: {
+    base: 0,
+    client: 16,
+    backend: 28,
+  },
+  encode(view: DataView, at: number, value: FlatRecord4): void {
+    flatRecord.encode(view, at, value.base)
+    flatKey4.encode(view, at + 16, value.client)
+    flatKey4.encode(view, at + 28, value.backend)
+  },
+  decode(view: DataView, at: number): FlatRecord4 {
+    return {
+      base: flatRecord.decode(view, at),
+      client: flatKey4.decode(view, at + 16),
+      backend: flatKey4.decode(view, at + 28),
+    }
+  },
+} as const satisfies Codec<FlatRecord4> & { offsets: Readonly<Record<string, number>> }
+
+/** struct flat_key6 */
+export interface FlatKey6 {
+  readonly src: Uint8Array
+  readonly dst: Uint8Array
+  readonly sport: number
+  readonly dport: number
+}
+
+/** struct flat_key6, 36 bytes */
+export const flatKey6 = {
+  name: 'flat_key6',
+  size: 36,
+  offsets: {
+    src: 0,
+    dst: 16,
+    sport: 32,
+    dport: 34,
+  },
+  encode(view: DataView, at: number, value: FlatKey6): void {
+    putBytes(view, at, 16, value.src, 'flat_key6.src')
+    putBytes(view, at + 16, 16, value.dst, 'flat_key6.dst')
+    view.setUint16(at + 32, uint(value.sport, 0xffff, 'flat_key6.sport'))
+    view.setUint16(at + 34, uint(value.dport, 0xffff, 'flat_key6.dport'))
+  },
+  decode(view: DataView, at: number): FlatKey6 {
+    return {
+      src: getBytes(view, at, 16),
+      dst: getBytes(view, at + 16, 16),
+      sport: view.getUint16(at + 32),
+      dport: view.getUint16(at + 34),
+    }
+  },
+} as const satisfies Codec<FlatKey6> & { offsets: Readonly<Record<string, number>> }
+
+/** struct flat_record6 */
+export interface FlatRecord6 {
+  readonly base: FlatRecord
+  readonly client: FlatKey6
+  readonly backend: FlatKey6
+}
+
+/** struct flat_record6, 88 bytes */
+export const flatRecord6 = {
+  name: 'flat_record6',
+  size: 88,
+  offsets: {
+    base: 0,
+    client: 16,
+    backend: 52,
+  },
+  encode(view: DataView, at: number, value: FlatRecord6): void {
+    flatRecord.encode(view, at, value.base)
+    flatKey6.encode(view, at + 16, value.client)
+    flatKey6.encode(view, at + 52, value.backend)
+  },
+  decode(view: DataView, at: number): FlatRecord6 {
+    return {
+      base: flatRecord.decode(view, at),
+      client: flatKey6.decode(view, at + 16),
+      backend: flatKey6.decode(view, at + 52),
+    }
+  },
+} as const satisfies Codec<FlatRecord6> & { offsets: Readonly<Record<string, number>> }
+
+/** struct flow_hand */
+export interface FlowHand {
+  readonly next: bigint
+  readonly swept: bigint
+  readonly crowded: bigint
+}
+
+/** struct flow_hand, 24 bytes */
+export const flowHand = {
+  name: 'flow_hand',
+  size: 24,
+  offsets: {
+    next: 0,
+    swept: 8,
+    crowded: 16,
+  },
+  encode(view: DataView, at: number, value: FlowHand): void {
+    view.setBigUint64(at, uint64(value.next, 'flow_hand.next'), true)
+    view.setBigUint64(at + 8, uint64(value.swept, 'flow_hand.swept'), true)
+    view.setBigUint64(at + 16, uint64(value.crowded, 'flow_hand.crowded'), true)
+  },
+  decode(view: DataView, at: number): FlowHand {
+    return {
+      next: view.getBigUint64(at, true),
+      swept: view.getBigUint64(at + 8, true),
+      crowded: view.getBigUint64(at + 16, true),
+    }
+  },
+} as const satisfies Codec<FlowHand> & { offsets: Readonly<Record<string, number>> }
+
+/** struct flow */
+export interface Flow {
+  readonly to: Tuple
+  readonly seenNs: bigint
+  readonly backend: number
+  readonly generation: number
+  readonly service: number
+  readonly slot: number
+  readonly direction: number
+  readonly flags: number
+  readonly sent: number
+  readonly heard: number
+}
+
+/** struct flow, 72 bytes */
+export const flow = {
+  name: 'flow',
+  size: 72,
+  offsets: {
+    to: 0,
+    seenNs: 40,
+    backend: 48,
+    generation: 52,
+    service: 56,
+    slot: 60,
+    direction: 64,
+    flags: 65,
+    sent: 66,
+    heard: 67,
+  },
+  encode(view: DataView, at: number, value: Flow): void {
+    tuple.encode(view, at, value.to)
+    view.setBigUint64(at + 40, uint64(value.seenNs, 'flow.seen_ns'), true)
+    view.setUint32(at + 48, uint(value.backend, 0xffffffff, 'flow.backend'), true)
+    view.setUint32(at + 52, uint(value.generation, 0xffffffff, 'flow.generation'), true)
+    view.setUint32(at + 56, uint(value.service, 0xffffffff, 'flow.service'), true)
+    view.setUint32(at + 60, uint(value.slot, 0xffffffff, 'flow.slot'), true)
+    view.setUint8(at + 64, uint(value.direction, 0xff, 'flow.direction'))
+    view.setUint8(at + 65, uint(value.flags, 0xff, 'flow.flags'))
+    view.setUint8(at + 66, uint(value.sent, 0xff, 'flow.sent'))
+    view.setUint8(at + 67, uint(value.heard, 0xff, 'flow.heard'))
+    putZero(view, at + 68, 4)
+  },
+  decode(view: DataView, at: number): Flow {
+    return {
+      to: tuple.decode(view, at),
+      seenNs: view.getBigUint64(at + 40, true),
+      backend: view.getUint32(at + 48, true),
+      generation: view.getUint32(at + 52, true),
+      service: view.getUint32(at + 56, true),
+      slot: view.getUint32(at + 60, true),
+      direction: view.getUint8(at + 64),
+      flags: view.getUint8(at + 65),
+      sent: view.getUint8(at + 66),
+      heard: view.getUint8(at + 67),
+    }
+  },
+} as const satisfies Codec<Flow> & { offsets: Readonly<Record<string, number>> }
+
+/** struct flow_slot */
+export interface FlowSlot {
+  readonly key: Tuple
+  readonly claimed: number
+}
+
+/** struct flow_slot, 48 bytes */
+export const flowSlot = {
+  name: 'flow_slot',
+  size: 48,
+  offsets: {
+    key: 0,
+    claimed: 40,
+  },
+  encode(view: DataView, at: number, value: FlowSlot): void {
+    tuple.encode(view, at, value.key)
+    view.setUint32(at + 40, uint(value.claimed, 0xffffffff, 'flow_slot.claimed'), true)
+    putZero(view, at + 44, 4)
+  },
+  decode(view: DataView, at: number): FlowSlot {
+    return {
+      key: tuple.decode(view, at),
+      claimed: view.getUint32(at + 40, true),
+    }
+  },
+} as const satisfies Codec<FlowSlot> & { offsets: Readonly<Record<string, number>> }
+
 /** Every map of bpf/maps.h, by its name without the version. */
 export const maps = {
   frontends4: {
@@ -1404,30 +1712,6 @@ export const maps = {
     key: affinityKey,
     value: affinity,
   } satisfies MapLayout<AffinityKey, Affinity>,
-  flows: {
-    name: 'flows_v1',
-    type: 1,
-    flags: 0,
-    maxEntries: 131072,
-    key: tuple,
-    value: flow,
-  } satisfies MapLayout<Tuple, Flow>,
-  flowSlots: {
-    name: 'flow_slots_v1',
-    type: 2,
-    flags: 0,
-    maxEntries: 65536,
-    key: u32,
-    value: flowSlot,
-  } satisfies MapLayout<number, FlowSlot>,
-  flowHand: {
-    name: 'flow_hand_v1',
-    type: 2,
-    flags: 0,
-    maxEntries: 1,
-    key: u32,
-    value: flowHand,
-  } satisfies MapLayout<number, FlowHand>,
   flowStats: {
     name: 'flow_stats_v1',
     type: 6,
@@ -1468,6 +1752,14 @@ export const maps = {
     key: u32,
     value: heldFragment,
   } satisfies MapLayout<number, HeldFragment>,
+  icmpQuote: {
+    name: 'icmp_quote_v1',
+    type: 6,
+    flags: 0,
+    maxEntries: 1,
+    key: u32,
+    value: icmpQuote,
+  } satisfies MapLayout<number, IcmpQuote>,
   devices: {
     name: 'devices_v1',
     type: 1,
@@ -1524,6 +1816,70 @@ export const maps = {
     key: udpPeerKey,
     value: sockPeer,
   } satisfies MapLayout<UdpPeerKey, SockPeer>,
+  flatSecret: {
+    name: 'flat_secret_v1',
+    type: 2,
+    flags: 0,
+    maxEntries: 1,
+    key: u32,
+    value: flatSecret,
+  } satisfies MapLayout<number, FlatSecret>,
+  flatIndex: {
+    name: 'flat_index_v1',
+    type: 2,
+    flags: 1024,
+    maxEntries: 65536,
+    key: u32,
+    value: flatBucket,
+  } satisfies MapLayout<number, FlatBucket>,
+  flatRecs4: {
+    name: 'flat_recs4_v1',
+    type: 2,
+    flags: 1024,
+    maxEntries: 65537,
+    key: u32,
+    value: flatRecord4,
+  } satisfies MapLayout<number, FlatRecord4>,
+  flatRecs6: {
+    name: 'flat_recs6_v1',
+    type: 2,
+    flags: 1024,
+    maxEntries: 65537,
+    key: u32,
+    value: flatRecord6,
+  } satisfies MapLayout<number, FlatRecord6>,
+  flatHand: {
+    name: 'flat_hand_v1',
+    type: 2,
+    flags: 0,
+    maxEntries: 2,
+    key: u32,
+    value: flowHand,
+  } satisfies MapLayout<number, FlowHand>,
+  flows: {
+    name: 'flows_v1',
+    type: 1,
+    flags: 0,
+    maxEntries: 131072,
+    key: tuple,
+    value: flow,
+  } satisfies MapLayout<Tuple, Flow>,
+  flowSlots: {
+    name: 'flow_slots_v1',
+    type: 2,
+    flags: 0,
+    maxEntries: 65536,
+    key: u32,
+    value: flowSlot,
+  } satisfies MapLayout<number, FlowSlot>,
+  flowHand: {
+    name: 'flow_hand_v1',
+    type: 2,
+    flags: 0,
+    maxEntries: 1,
+    key: u32,
+    value: flowHand,
+  } satisfies MapLayout<number, FlowHand>,
 } as const
 
 /** Names of {@link maps}. */

@@ -1,20 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * layout.h: the flat flow table: one record a flow, found by two words of an index.
+ * flat.h: the flat flow table: one record a flow, found by two words of an index.
  */
-#ifndef FLAT_LAYOUT_H
-#define FLAT_LAYOUT_H
+#ifndef WAGGLE_LAYOUT_FLAT_H
+#define WAGGLE_LAYOUT_FLAT_H
 
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
-
-#include "layout/addr.h"
-#include "layout/flow.h"
-
-/* Where another CPU may come between; the stress waits there now and then. */
-#ifndef FLAT_PAUSE
-#define FLAT_PAUSE()
-#endif
+#include "addr.h"
 
 #define FLAT_BUCKET_WORDS 7
 
@@ -91,39 +82,5 @@ struct flat_secret {
 _Static_assert(sizeof(struct flat_bucket) == 32, "flat_bucket is half a cache line");
 _Static_assert(sizeof(struct flat_record4) == 40, "flat_record4 is 40 bytes");
 _Static_assert(sizeof(struct flat_record6) == 88, "flat_record6 is 88 bytes");
-
-/* Makes the index unguessable: random, written once before programs run. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct flat_secret);
-} flat_secret SEC(".maps");
-
-/* Buckets: a power of two, one for each record of one family. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 65536);
-	__type(key, __u32);
-	__type(value, struct flat_bucket);
-} flat_index SEC(".maps");
-
-/* A power of two and one more: record 0 is never used. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 65537);
-	__type(key, __u32);
-	__type(value, struct flat_record4);
-} flat_recs4 SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 65537);
-	__type(key, __u32);
-	__type(value, struct flat_record6);
-} flat_recs6 SEC(".maps");
 
 #endif

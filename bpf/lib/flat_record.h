@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * record.h: reads and writes one record of the flat flow table.
+ * flat_record.h: reads and writes one record of the flat flow table.
  *
  * Records of the two families have one beginning and keys of their own sizes; only this
  * header knows. ipv4 is what addr_is_ipv4() says of the flow's addresses.
@@ -10,16 +10,20 @@
  * times, what stands between is that flow's (the keys are written before a record is
  * live, and not while it is).
  *
- * maps  flat_recs4, flat_recs6 (read, write)
+ * maps  flat_recs4_v1, flat_recs6_v1 (read, write)
  */
-#ifndef FLAT_RECORD_H
-#define FLAT_RECORD_H
+#ifndef WAGGLE_LIB_FLAT_RECORD_H
+#define WAGGLE_LIB_FLAT_RECORD_H
 
 #include <stdbool.h>
 
-#include "layout.h"
-#include "lib/addr.h"
-#include "lib/clock.h"
+#include "../maps_flow_flat.h"
+#include "addr.h"
+#include "clock.h"
+#include "packet.h"
+
+/* A place of flow_hand.h is a record's number, and says whether it is one for IPv4. */
+#define FLAT_PLACE_IPV4 0x40000000U
 
 #define FLAT_READ(x) (*(const volatile __typeof__(x) *)&(x))
 /* Full barriers: on arm64, too, whatever was written before is there before the new value is. */
@@ -73,58 +77,51 @@ static __always_inline __s64 flat_control_idle_ns(__u64 control)
 	return (__s64)ticks << FLAT_CONTROL_TICK_BITS;
 }
 
+/* Whether the processor does loads in the order of the program, as x86 does; set by the loader. */
+const volatile bool cfg_loads_in_order = false;
+
 /*
- * The pointer, not to be followed before value is there. On arm64 loads are in order only
- * behind a dependency, and BPF has no barrier for them below Linux 6.15.
+ * The pointer, not to be followed before value is there. Elsewhere, as on arm64, loads are in
+ * order only behind a dependency, and BPF has no barrier for them below Linux 6.15; where they
+ * are anyway, a dependency would keep two cache misses apart.
  */
 static __always_inline const void *flat_behind(const void *pointer, __u64 value)
 {
-	asm volatile("%1 &= 0\n\t%0 += %1" : "+r"(pointer), "+r"(value) : : "memory");
+	if (cfg_loads_in_order)
+		asm volatile("" : "+r"(pointer) : "r"(value) : "memory");
+	else
+		asm volatile("%1 &= 0\n\t%0 += %1" : "+r"(pointer), "+r"(value) : : "memory");
 	return pointer;
 }
 
 static __always_inline struct flat_record *flat_record_ipv4(__u32 record)
 {
-	return bpf_map_lookup_elem(&flat_recs4, &record);
+	return bpf_map_lookup_elem(&flat_recs4_v1, &record);
 }
 
 static __always_inline struct flat_record *flat_record_ipv6(__u32 record)
 {
-	return bpf_map_lookup_elem(&flat_recs6, &record);
+	return bpf_map_lookup_elem(&flat_recs6_v1, &record);
+}
+
+static __always_inline bool flat_place_is_ipv4(__u32 place)
+{
+	return place & FLAT_PLACE_IPV4;
+}
+
+static __always_inline __u32 flat_place_record(__u32 place)
+{
+	return place & ~FLAT_PLACE_IPV4;
 }
 
 /*
  * What both families have of a record. Keys are reached by the functions above, with a
  * constant for ipv4 behind: the verifier does not keep in mind which one a pointer is of.
  */
-static __always_inline struct flat_record *flat_record_at(__u32 record, bool ipv4)
+static __always_inline struct flat_record *flat_record_at(__u32 place)
 {
-	return ipv4 ? flat_record_ipv4(record) : flat_record_ipv6(record);
-}
-
-/* One key of a record as a tuple. */
-static __always_inline void flat_record_key(const struct flat_record *r, bool ipv4, __u8 direction,
-					    struct tuple *key)
-{
-	if (ipv4) {
-		const struct flat_record4 *r4 = (const void *)r;
-		const struct flat_key4 *k = direction == FLOW_FORWARD ? &r4->client : &r4->backend;
-
-		addr_from_ipv4(&key->src, k->src);
-		addr_from_ipv4(&key->dst, k->dst);
-		key->sport = k->sport;
-		key->dport = k->dport;
-	} else {
-		const struct flat_record6 *r6 = (const void *)r;
-		const struct flat_key6 *k = direction == FLOW_FORWARD ? &r6->client : &r6->backend;
-
-		key->src = k->src;
-		key->dst = k->dst;
-		key->sport = k->sport;
-		key->dport = k->dport;
-	}
-	key->proto = r->proto;
-	__builtin_memset(key->zero, 0, sizeof(key->zero));
+	return flat_place_is_ipv4(place) ? flat_record_ipv4(flat_place_record(place)) :
+					   flat_record_ipv6(place);
 }
 
 /* What packets of one direction become: the other key, exchanged. Returns all that was read, in one
@@ -190,25 +187,60 @@ static __always_inline void flat_record_write(struct flat_record *r, bool ipv4,
 	}
 }
 
-/* How one key of a record differs from a tuple: 0 = not at all. */
-static __always_inline __u32 flat_record_differs(const struct flat_record *r, bool ipv4,
-						 __u8 direction, const struct tuple *key)
+/* As what a tuple is meant. A number of bytes, so that nobody has to branch on it: the verifier
+ * would go both ways through all that follows. */
+enum flat_as {
+	FLAT_AS_IT_IS = 0,
+	FLAT_EXCHANGED = sizeof(struct ip_addr), /* of packets that go the other way */
+};
+
+/* The source address of a tuple that is meant as enum flat_as says; with the other one of
+ * the two, its destination. */
+static __always_inline const __be32 *flat_as_src(const struct tuple *key, __u32 as)
 {
+	asm volatile("" : "+r"(as));
+	return (const void *)key + (as & FLAT_EXCHANGED);
+}
+
+static __always_inline const __be32 *flat_as_dst(const struct tuple *key, __u32 as)
+{
+	return flat_as_src(key, as ^ FLAT_EXCHANGED);
+}
+
+/* Both ports, as they stand side by side in a packet. */
+static __always_inline __u32 flat_as_ports(const struct tuple *key, __u32 as)
+{
+	__u32 ports = key->sport | (__u32)key->dport << 16;
+
+	as &= FLAT_EXCHANGED;
+	return ports >> as | ports << as;
+}
+
+/* How one key of a record differs from a tuple: 0 = not at all. as: enum flat_as. */
+static __always_inline __u32 flat_record_differs(const struct flat_record *r, bool ipv4,
+						 __u8 direction, const struct tuple *key, __u32 as)
+{
+	const __be32 *src = flat_as_src(key, as);
+	const __be32 *dst = flat_as_dst(key, as);
+	__u32 differs = r->proto ^ key->proto;
+	__u32 ports = flat_as_ports(key, as);
+	int i;
+
 	if (ipv4) {
 		const struct flat_record4 *r4 = (const void *)r;
 		const struct flat_key4 *k = direction == FLOW_FORWARD ? &r4->client : &r4->backend;
 
-		return (k->src ^ key->src.w[3]) | (k->dst ^ key->dst.w[3]) |
-		       (k->sport ^ key->sport) | (k->dport ^ key->dport) | (r->proto ^ key->proto);
+		differs |= (k->src ^ src[3]) | (k->dst ^ dst[3]);
+		return differs | ((k->sport | (__u32)k->dport << 16) ^ ports);
 	} else {
 		const struct flat_record6 *r6 = (const void *)r;
 		const struct flat_key6 *k = direction == FLOW_FORWARD ? &r6->client : &r6->backend;
 
-		return (k->src.w[3] ^ key->src.w[3]) | (k->dst.w[3] ^ key->dst.w[3]) |
-		       (k->src.w[2] ^ key->src.w[2]) | (k->dst.w[2] ^ key->dst.w[2]) |
-		       (k->src.w[1] ^ key->src.w[1]) | (k->dst.w[1] ^ key->dst.w[1]) |
-		       (k->src.w[0] ^ key->src.w[0]) | (k->dst.w[0] ^ key->dst.w[0]) |
-		       (k->sport ^ key->sport) | (k->dport ^ key->dport) | (r->proto ^ key->proto);
+		for (i = 0; i < 4; i++)
+			differs |= k->src.w[i] ^ src[i];
+		for (i = 0; i < 4; i++)
+			differs |= k->dst.w[i] ^ dst[i];
+		return differs | ((k->sport | (__u32)k->dport << 16) ^ ports);
 	}
 }
 

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * tc_flat.bpf.c: the programs of tc.bpf.c on the flat flow table.
+ */
+#include "lib/context_skb.h"
+
+#include "lib/flow_store_flat.h"
+
+#include "tc.bpf.c"
