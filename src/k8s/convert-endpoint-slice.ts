@@ -89,7 +89,7 @@ function endpointOf(entry: unknown, index: number, family: Family, report: Repor
     report.warn(at('addresses'), `is ${show(entry.addresses)}; write a list of one address (endpoint skipped)`)
     return undefined
   }
-  const address = usableAddress(entry.addresses[0], at('addresses', 0), report)
+  const address = usableAddress(entry.addresses[0], () => at('addresses', 0), report)
   if (address === undefined) return undefined
   if (familyOf(address) !== family) {
     report.warn(at('addresses', 0), `${address} is not ${family} as addressType says (endpoint skipped)`)
@@ -121,7 +121,7 @@ function endpointOf(entry: unknown, index: number, family: Family, report: Repor
     serving,
     terminating,
     nodeName: nodeName === '' ? undefined : nodeName,
-    ...hintsOf(entry.hints, at('hints'), report),
+    ...(entry.hints !== undefined && hintsOf(entry.hints, at('hints'), report)),
   }
 }
 

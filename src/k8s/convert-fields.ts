@@ -87,8 +87,9 @@ const DECIMAL_PARTS = /^[0-9]{1,15}(?:\.[0-9]{1,15}){3}(?:\/[0-9]+)?$/
  * An address that may become a frontend or a backend, or undefined with a warning:
  * malformed, or loopback, link-local, multicast, unspecified (CVE-2021-25737).
  */
-export function usableAddress(value: unknown, path: Path, report: Report): Address | undefined {
-  const address = typeof value === 'string' ? parseAddress(withoutLeadingZeros(value)) : undefined
+export function usableAddress(value: unknown, path: Path | (() => Path), report: Report): Address | undefined {
+  const address =
+    typeof value === 'string' ? (parseAddress(value) ?? parseAddress(withoutLeadingZeros(value))) : undefined
   if (address === undefined) {
     report.warn(path, `is ${show(value)}; write an IPv4 or IPv6 address (skipped)`)
     return undefined
@@ -102,10 +103,10 @@ export function usableAddress(value: unknown, path: Path, report: Report): Addre
 /** Name of the range that no Service traffic may go to; undefined for all other addresses. */
 function specialRange(address: Address): string | undefined {
   if (familyOf(address) === 'IPv4') {
-    const [first = 0, second = 0] = address.split('.', 2).map(Number)
+    const first = Number.parseInt(address, 10)
     if (first === 0) return 'an unspecified address'
     if (first === 127) return 'a loopback address'
-    if (first === 169 && second === 254) return 'a link-local address'
+    if (address.startsWith('169.254.')) return 'a link-local address'
     if (first >= 224 && first < 240) return 'a multicast address'
     return address === '255.255.255.255' ? 'the broadcast address' : undefined
   }

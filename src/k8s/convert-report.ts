@@ -51,8 +51,12 @@ export class Report {
     return { key, object: this.#refused ? undefined : object, problems: this.problems }
   }
 
-  /** One element is left out, or a default used; the rest goes on. */
-  warn(path: Path, message: string): void {
+  /**
+   * One element is left out, or a default used; the rest goes on. A path of what stands a
+   * hundred thousand times in a cluster may be a function, called when there is something to say.
+   */
+  warn(where: Path | (() => Path), message: string): void {
+    const path = typeof where === 'function' ? where() : where
     this.problems.push({ path, field: fieldText(path), message })
   }
 

@@ -111,6 +111,27 @@ describe.skipIf(missing)(missing ? `${title} (skipped: ${missing})` : title, () 
     await serves('pod-a1', BACKENDS)
   })
 
+  test('a link that swallows packets: noticed well within a minute, and changes arrive again', {
+    timeout: 150_000,
+  }, async () => {
+    const rule = ['INPUT', '-i', 'eth0', '-j', 'DROP']
+    const complaints = () => lab.log('node-a').filter(({ msg }) => msg === 'the API server cannot be read').length
+    const before = complaints()
+    const began = performance.now()
+    expect(await lab.exec('api', ['iptables', '-I', ...rule])).toMatchObject({ code: 0 })
+    try {
+      await until(() => expect(complaints()).toBeGreaterThan(before), 90_000)
+      // Ten seconds of silence and ten probes; the rest is for a loaded machine.
+      expect(performance.now() - began).toBeLessThan(35_000)
+    } finally {
+      await lab.exec('api', ['iptables', '-D', ...rule])
+    }
+    await lab.replaceManifests(web(['pod-b1']))
+    await serves('pod-a1', ['pod-b1'])
+    await lab.replaceManifests(web(BACKENDS))
+    await serves('pod-a1', BACKENDS)
+  })
+
   test('the agent is killed and started again in the middle of transfers: not one byte is lost', {
     timeout: 120_000,
   }, async () => {
