@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Pins } from '../../src/dataplane/ebpf/pins.js'
 import { maps, service, serviceName } from '../../src/ebpf/generated/layouts.js'
 import { loadNative } from '../../src/ebpf/load-native.js'
+import { encodeEvent } from '../unit/kube-proto-encode.js'
 import { FixtureApi, SLICES_PATH } from './fixture-api.js'
 import { apiSlice, NODE_NAME } from './generate.js'
 import {
@@ -99,7 +100,8 @@ class Node {
       bpffs: this.#bpffs,
       cgroup: this.#cgroup,
       'run-dir': this.#world.dir,
-      'checkpoint-dir': this.#world.dir,
+      // Each start is to read the API server.
+      'checkpoint-dir': 'none',
       'log-format': 'json',
       // A device that is not there: nothing here arrives as packets.
       devices: 'bench0',
@@ -124,10 +126,9 @@ class Node {
     if (code !== 0) throw new Error(`waggle cleanup ended with ${code}`)
   }
 
-  /** The line of an event: endpoint 3 of Service `i` is not ready any more, or ready again. */
-  event(i: number, down: boolean): string {
-    const object = apiSlice(i, ENDPOINTS, down ? 3 : undefined, ++this.#version)
-    return `${JSON.stringify({ type: 'MODIFIED', object })}\n`
+  /** An event on the wire: endpoint 3 of Service `i` is not ready any more, or ready again. */
+  event(i: number, down: boolean): Buffer {
+    return encodeEvent('EndpointSlice', 'MODIFIED', apiSlice(i, ENDPOINTS, down ? 3 : undefined, ++this.#version))
   }
 
   #run(args: readonly string[], stdio: 'ignore' | ['ignore', 'ignore', 'pipe']): ChildProcess {
@@ -390,10 +391,10 @@ async function churn(node: Node, round: number, down: boolean): Promise<void> {
   let sent = 0
   while (sent < (CHURN_PER_SECOND * CHURN_MS) / 1_000) {
     const due = Math.min(CHURN_PER_SECOND, Math.floor(((performance.now() - began) / 1_000) * CHURN_PER_SECOND))
-    const lines: string[] = []
+    const events: Buffer[] = []
     for (; sent < due; sent++)
-      lines.push(node.event(2 + ((sent + (round + 1) * CHURN_PER_SECOND) % (SERVICES - 2)), down))
-    if (lines.length > 0) node.api.send(SLICES_PATH, lines.join(''))
+      events.push(node.event(2 + ((sent + (round + 1) * CHURN_PER_SECOND) % (SERVICES - 2)), down))
+    if (events.length > 0) node.api.send(SLICES_PATH, Buffer.concat(events))
     await sleep(10)
   }
 }

@@ -1,6 +1,8 @@
 import { createServer, type ServerResponse } from 'node:http'
 import { loadNative } from '../../src/ebpf/load-native.js'
-import { apiNode, apiService, apiSlice, listPages } from './generate.js'
+import { PROTOBUF } from '../../src/k8s/kube-proto.js'
+import { encodeList } from '../unit/kube-proto-encode.js'
+import { apiNode, apiService, apiSlice } from './generate.js'
 
 export const SLICES_PATH = '/apis/discovery.k8s.io/v1/endpointslices'
 
@@ -8,16 +10,22 @@ export const SLICES_PATH = '/apis/discovery.k8s.io/v1/endpointslices'
 const PAGE = 500
 
 /**
- * Answers as an API server does to one client that lists and watches, from texts that were
- * made before: what is measured is the client.
+ * Answers in protobuf, as an API server does to one client that lists in pages and watches,
+ * from bytes that were made before: what is measured is the client.
  */
 export class FixtureApi {
   readonly #pages: ReadonlyMap<string, readonly Buffer[]>
   readonly #watches = new Map<string, ServerResponse>()
   readonly #server = createServer((request, response) => {
     const url = new URL(request.url ?? '/', 'http://fixture')
-    response.setHeader('content-type', 'application/json')
-    if (url.searchParams.has('watch')) {
+    if (url.searchParams.has('sendInitialEvents')) {
+      response.statusCode = 422
+      response.end()
+      return
+    }
+    const isWatch = url.searchParams.has('watch')
+    response.setHeader('content-type', isWatch ? `${PROTOBUF};stream=watch` : PROTOBUF)
+    if (isWatch) {
       response.flushHeaders()
       response.socket?.setNoDelay(true)
       this.#watches.set(url.pathname, response)
@@ -31,19 +39,16 @@ export class FixtureApi {
 
   constructor(services: number, endpoints: number) {
     const indexes = Array.from({ length: services }, (_, i) => i)
-    const pages = (kind: string, apiVersion: string, items: readonly object[]) =>
-      listPages(kind, apiVersion, items, PAGE).map(text => Buffer.from(text))
     this.#pages = new Map([
-      ['/api/v1/services', pages('Service', 'v1', indexes.map(apiService))],
+      ['/api/v1/services', pagesOf('Service', indexes.map(apiService))],
       [
         SLICES_PATH,
-        pages(
+        pagesOf(
           'EndpointSlice',
-          'discovery.k8s.io/v1',
           indexes.map(i => apiSlice(i, endpoints)),
         ),
       ],
-      ['/api/v1/nodes', pages('Node', 'v1', [apiNode()])],
+      ['/api/v1/nodes', pagesOf('Node', [apiNode()])],
     ])
   }
 
@@ -61,15 +66,24 @@ export class FixtureApi {
     return this.#watches.get(path)?.destroyed === false
   }
 
-  /** Sends lines of events to the watch of a collection; they are with the kernel when it returns. */
-  send(path: string, lines: string): void {
+  /** Sends events to the watch of a collection; they are with the kernel when it returns. */
+  send(path: string, events: Buffer): void {
     // As a chunk of our own: the response would hold it back until the next turn of the event loop.
-    const length = Buffer.byteLength(lines).toString(16)
-    this.#watches.get(path)?.socket?.write(`${length}\r\n${lines}\r\n`)
+    const head = `${events.length.toString(16)}\r\n`
+    this.#watches.get(path)?.socket?.write(Buffer.concat([Buffer.from(head), events, Buffer.from('\r\n')]))
   }
 
   close(): void {
     this.#server.closeAllConnections()
     this.#server.close()
   }
+}
+
+function pagesOf(kind: string, items: readonly object[]): readonly Buffer[] {
+  const pages: Buffer[] = []
+  for (let at = 0; at === 0 || at < items.length; at += PAGE) {
+    const rest = at + PAGE < items.length ? { continue: String(pages.length + 1) } : {}
+    pages.push(encodeList(kind, { resourceVersion: '500000', ...rest }, items.slice(at, at + PAGE)))
+  }
+  return pages
 }
