@@ -12,7 +12,7 @@ import { CANNOT_RUN, TestLab, titled } from './test-lab.js'
 /** Few ports, which are free again soon after a test is done with them. */
 const FLAGS = [
   ...['--source-ports', '40000-40020', '--source-ports-last', 'none', '--flow-tcp-closed-timeout', '1s'],
-  ...['--flow-udp-timeout', '2s', '--flow-udp-stream-timeout', '2s'],
+  ...['--flow-udp-timeout', '4s', '--flow-udp-stream-timeout', '4s'],
 ]
 
 const PLAN = {
@@ -22,22 +22,24 @@ const PLAN = {
 
 /**
  * Asks an echo service again and again from one socket, one question a time, and writes the
- * source port that each answer names. An answer to somebody else's question counts, too.
+ * source port that each answer names. An answer to somebody else's question counts, too. It
+ * waits ten seconds for what is missing.
  */
 const TALK = `
 const [proto, address, port, host, hostPort, count] = process.argv.slice(1)
-let left = Number(count)
-const heard = text => { for (const [, p] of text.matchAll(/"peerPort":(\\d+)/g)) console.log(p) }
+let left = Number(count), missing = left
+const heard = text => { for (const [, p] of text.matchAll(/"peerPort":(\\d+)/g)) { console.log(p); missing-- } }
+const isDone = () => --left < 0 && (missing <= 0 || left < -200)
 const bind = port === '0' ? {} : { localAddress: address, localPort: Number(port) }
 if (proto === 'TCP') {
   const s = require('net').connect({ host, port: Number(hostPort), ...bind })
   s.on('data', data => heard(data.toString())).on('error', e => console.log(e.code)).setNoDelay()
-  const ask = () => left-- > 0 ? s.write('GET / HTTP/1.1\\r\\nHost: x\\r\\nConnection: keep-alive\\r\\n\\r\\n') : (s.destroy(), clearInterval(timer))
+  const ask = () => isDone() ? (s.destroy(), clearInterval(timer)) : left >= 0 && s.write('GET / HTTP/1.1\\r\\nHost: x\\r\\nConnection: keep-alive\\r\\n\\r\\n')
   const timer = setInterval(ask, 50)
 } else {
   const s = require('dgram').createSocket(host.includes(':') ? 'udp6' : 'udp4')
   s.on('message', data => heard(data.toString()))
-  const ask = () => left-- > 0 ? s.send('x') : (s.close(), clearInterval(timer))
+  const ask = () => isDone() ? (s.close(), clearInterval(timer)) : left >= 0 && s.send('x')
   let timer
   s.bind(Number(port), address || undefined, () => s.connect(Number(hostPort), host, () => { timer = setInterval(ask, 50) }))
 }
@@ -70,7 +72,7 @@ describe.skipIf(CANNOT_RUN)(titled('source ports that a flow and somebody else w
     // Neither TIME_WAIT nor conntrack keeps a port for a minute.
     const states = ['tcp_timeout_fin_wait', 'tcp_timeout_close_wait', 'tcp_timeout_last_ack', 'tcp_timeout_time_wait']
     const timeouts = [...states, 'tcp_timeout_close', 'udp_timeout', 'udp_timeout_stream']
-    const settings = ['net.ipv4.tcp_max_tw_buckets=0', ...timeouts.map(each => `net.netfilter.nf_conntrack_${each}=2`)]
+    const settings = ['net.ipv4.tcp_max_tw_buckets=0', ...timeouts.map(each => `net.netfilter.nf_conntrack_${each}=4`)]
     expect(await lab.exec('node-a', ['sysctl', '-qw', ...settings])).toMatchObject({ code: 0, err: '' })
   })
   afterAll(async () => {
@@ -121,8 +123,6 @@ describe.skipIf(CANNOT_RUN)(titled('source ports that a flow and somebody else w
       return Promise.race([line, ended])
     }
     expect(await said()).toBe('bound')
-    // No port is a flow's any more, of a test before this one.
-    await sleep(3000)
     return {
       tell(command: string): Promise<string> {
         child.stdin?.write(`${command}\n`)
@@ -137,11 +137,14 @@ describe.skipIf(CANNOT_RUN)(titled('source ports that a flow and somebody else w
   }
 
   const [FIRST, LAST] = [40_000, 40_020]
+  /** Milliseconds after which no port is a flow's of a test before. */
+  const FORGOTTEN = 5000
 
   test.each(['IPv4', 'IPv6'] as const)(
     'row 35: %s: a TCP socket that was bound to a port before a flow got it is moved when it connects',
     async family => {
       const { node, backend } = PLAN[family]
+      await sleep(FORGOTTEN)
       // The search asks who talks to the backend, not who is bound: any port may be a flow's.
       const sockets = await bound('TCP', node, FIRST, LAST)
       try {
@@ -170,6 +173,7 @@ describe.skipIf(CANNOT_RUN)(titled('source ports that a flow and somebody else w
     async ({ family, proto }) => {
       const { node, backend } = PLAN[family]
       const left = LAST - 7
+      await sleep(FORGOTTEN)
       const own = [await bound(proto, node, FIRST, left - 1), await bound(proto, node, left + 1, LAST)]
       const dropped = async () => {
         const rows = await lab.show('node-a', 'outcomes')
@@ -183,7 +187,7 @@ describe.skipIf(CANNOT_RUN)(titled('source ports that a flow and somebody else w
         }
         const nodePort = proto === 'TCP' ? 30080 : 30081
         const before = await dropped()
-        const flow = talk('client', proto, '', 0, node, nodePort, 60)
+        const flow = talk('client', proto, '', 0, node, nodePort, 300)
         expect(await flow.first).toBe(String(left))
         expect(await dropped()).toBe(before)
         const target = family === 'IPv4' ? `${node}:${nodePort}` : `[${node}]:${nodePort}`
