@@ -153,7 +153,7 @@ class ProgramBench {
     }
     const many = packFrames(Array.from({ length: MANY_CONNECTIONS }, () => tcp(this.#client(), to, 'A')))
     return [
-      constant('neither TCP, UDP nor ICMP', Outcome.NOT_HANDLED, otherProtocol(from, to, 132)),
+      constant('neither TCP, UDP nor ICMP', Outcome.NOT_HANDLED, otherProtocol(from, to, 47)),
       constant('no Service: segment of a connection', Outcome.NOT_SERVICE, tcp(from, to, 'A')),
       constant('no Service: SYN', Outcome.NOT_SERVICE, tcp(from, to, 'S')),
       constant('no Service: datagram', Outcome.NOT_SERVICE, udp(from, to)),
