@@ -127,6 +127,9 @@ describe.skipIf(lacking)('frames by hand', () => {
     execFileSync('ip', ['-n', `${prefix}-${name}`, '-batch', '-'], { input: lines.join('\n') })
   const nodad = (addr: string) => (addr.includes(':') ? 'nodad' : '')
 
+  const ethtool = (name: (typeof NAMES)[number], dev: string, ...features: string[]) =>
+    execFileSync('nsenter', [`--net=${netns(name)}`, 'ethtool', '-K', dev, ...features])
+
   async function start(command: string, args: readonly string[]): Promise<Speaker> {
     const speaker = new Speaker(command, args)
     speakers.push(speaker)
@@ -309,6 +312,36 @@ describe.skipIf(lacking)('frames by hand', () => {
       send([tagged(tags, `${at.node}:30001`)])
       await expect.poll(() => counted(Outcome.NOT_HANDLED)).toBeGreaterThan(before)
       expect(counted(Outcome.DELIVERED) + counted(Outcome.FORWARDED)).toBe(others)
+    })
+  })
+
+  describe('datagrams that arrive one by one and become a list (GRO)', () => {
+    // The sender's device cuts what is sent in one call, and ours puts it together again.
+    beforeAll(() => {
+      ethtool('client', 'eth0', 'tx-udp-segmentation', 'off')
+      ethtool('node', 'up0', 'gro', 'on', 'rx-gro-list', 'on')
+    })
+    afterAll(() => {
+      ethtool('node', 'up0', 'rx-gro-list', 'off', 'gro', 'off')
+      ethtool('client', 'eth0', 'tx-udp-segmentation', 'on')
+    })
+
+    const cases = (['IPv4', 'IPv6'] as const).flatMap(family => [
+      { family, where: 'here', port: 30001, outcome: Outcome.DELIVERED },
+      { family, where: 'on another node', port: 30002, outcome: Outcome.FORWARDED },
+    ])
+    test.each(cases)('row 27: 40 datagrams by $family for a backend $where, each answered', async each => {
+      const { family, port, outcome } = each
+      const address = FAMILIES[family].node.replace(/[[\]]/g, '')
+      const args = [netns('client'), address, String(port), '1000', '40']
+      const answers = () => execFileSync(join(dir, 'tc-gso'), args, { encoding: 'utf8' }).trim()
+      // The device has just changed: its neighbours may have to be asked for again.
+      for (let tries = 0; tries < 5 && answers() !== '40'; tries++) await setTimeout(100)
+      const before = counted(outcome)
+      expect(answers()).toBe('40')
+      const packets = counted(outcome) - before
+      expect(packets).toBeGreaterThan(0)
+      expect(packets).toBeLessThan(10)
     })
   })
 })
