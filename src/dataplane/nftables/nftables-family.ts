@@ -1,21 +1,16 @@
-import type { DesiredState, ServicePort } from '../../model/desired.js'
+import type { DesiredState } from '../../model/desired.js'
 import { type FamilyReport, type FamilyRules, familyReport } from '../rules/rules-dataplane.js'
 import { type RunTool, ToolError } from '../rules/run-tool.js'
 import { RefusedLine, writeMost } from '../rules/write-most.js'
-import type { Chain, Declaration, Element, PortContent } from './content.js'
+import type { Chain } from './content.js'
+import { type Applied, ownerOfLine, type PortsDelta, portsDelta, skeletonDelta, straysDelta } from './delta.js'
 import { type ListedTable, readTable } from './list-text.js'
-import { PORT_OBJECT } from './names.js'
 import { localOf, type RenderOptions, skeleton } from './render.js'
 import { type LocalMatch, renderPort, wordsOf } from './render-port.js'
 import { deletions, type HeldTable, stampOf, type TableDelta, transaction, writesOf } from './transaction.js'
 
 /** Until emptied chains are deleted. */
 const DYING_MS = 1000
-
-interface Applied {
-  readonly port: ServicePort
-  readonly content: PortContent
-}
 
 /**
  * The table of one family: what the kernel holds of it, and the way to what is wanted,
@@ -72,7 +67,7 @@ export class NftablesFamily implements FamilyRules {
         candidates,
         {
           write: part => this.#write(part, now),
-          ownerOf: (line, part) => ownerOf(line, part),
+          ownerOf: ownerOfLine,
           isVague: () => false,
         },
         failed,
@@ -114,12 +109,7 @@ export class NftablesFamily implements FamilyRules {
       this.#asked.clear()
       this.#dying = undefined
     }
-    const held = this.#held
-    const delta = emptyDelta()
-    for (const [name, declaration] of wanted.sets) if (!held.sets.has(name)) delta.addSets.set(name, declaration)
-    for (const [name, chain] of wanted.chains) {
-      if (held.chains.get(name) !== stampOf(chain)) delta.writeChains.set(name, chain)
-    }
+    const delta = skeletonDelta(this.#held, wanted)
     lines.push(...transaction(this.#table, delta))
     await this.#load(lines)
     this.#note(delta)
@@ -145,45 +135,9 @@ export class NftablesFamily implements FamilyRules {
   }
 
   async #write(candidates: ReadonlyMap<string, Applied | undefined>, now: number): Promise<number> {
-    const held = this.#held as HeldTable
-    const delta = emptyDelta()
-    const asked = new Map<string, { element: Element; count: number }>()
-    const ask = (element: Element, by: number) => {
-      const key = keyOf(element)
-      const count = (asked.get(key)?.count ?? this.#asked.get(key) ?? 0) + by
-      // Who asks for it now says where it leads.
-      asked.set(key, { element: by > 0 ? element : (asked.get(key)?.element ?? element), count })
-    }
-    const kept = new Set<string>()
-    for (const [id, next] of candidates) {
-      const before = this.#applied.get(id)?.content
-      for (const element of before?.elements ?? []) ask(element, -1)
-      for (const [name, chain] of next?.content.chains ?? []) {
-        kept.add(name)
-        if (held.chains.get(name) !== stampOf(chain) || !held.chains.has(name)) delta.writeChains.set(name, chain)
-      }
-      for (const [name, declaration] of next?.content.sets ?? []) {
-        kept.add(name)
-        if (!held.sets.has(name)) delta.addSets.set(name, declaration)
-      }
-    }
-    for (const next of candidates.values()) for (const element of next?.content.elements ?? []) ask(element, 1)
-    const unused: string[] = []
-    for (const id of candidates.keys()) {
-      const before = this.#applied.get(id)?.content
-      for (const name of before?.chains.keys() ?? []) if (!kept.has(name)) delta.emptyChains.push(name)
-      for (const name of before?.sets.keys() ?? []) if (!kept.has(name)) unused.push(name)
-    }
-    for (const { element, count } of asked.values()) {
-      const present = held.elements.get(element.container)?.get(element.key)
-      if (present !== undefined && (count <= 0 || present !== element.verdict)) {
-        delta.removeElements.push({ ...element, verdict: present })
-      }
-      if (count > 0 && present !== element.verdict) delta.addElements.push(element)
-    }
-    await this.#load(transaction(this.#table, delta))
-    this.#note(delta)
-    for (const [key, { count }] of asked) {
+    const change = portsDelta(this.#heldTable, this.#applied, this.#asked, candidates)
+    await this.#change(change, now)
+    for (const [key, count] of change.asked) {
       if (count > 0) this.#asked.set(key, count)
       else this.#asked.delete(key)
     }
@@ -191,28 +145,24 @@ export class NftablesFamily implements FamilyRules {
       if (next === undefined) this.#applied.delete(id)
       else this.#applied.set(id, next)
     }
-    this.#die(delta.emptyChains, unused, kept, now)
-    return writesOf(delta)
+    return writesOf(change.delta)
   }
 
-  /** What an earlier run left and nobody wants. */
   async #removeStrays(now: number): Promise<number> {
-    const held = this.#held as HeldTable
-    const delta = emptyDelta()
-    for (const [container, elements] of held.elements) {
-      for (const [key, verdict] of elements) {
-        if (!this.#asked.has(keyOf({ container, key }))) delta.removeElements.push({ container, key, verdict })
-      }
-    }
-    const used = new Set(
-      [...this.#applied.values()].flatMap(({ content }) => [...content.chains.keys(), ...content.sets.keys()]),
-    )
-    const stray = (name: string) => PORT_OBJECT.test(name) && !used.has(name)
-    delta.emptyChains.push(...[...held.chains.keys()].filter(stray))
+    const change = straysDelta(this.#heldTable, this.#applied, this.#asked)
+    await this.#change(change, now)
+    return writesOf(change.delta)
+  }
+
+  async #change({ delta, unusedSets, alive }: PortsDelta, now: number): Promise<void> {
     await this.#load(transaction(this.#table, delta))
     this.#note(delta)
-    this.#die(delta.emptyChains, [...held.sets].filter(stray), used, now)
-    return writesOf(delta)
+    this.#die(delta.emptyChains, unusedSets, alive, now)
+  }
+
+  get #heldTable(): HeldTable {
+    if (this.#held === undefined) throw new TypeError('the table has not been read')
+    return this.#held
   }
 
   #die(chains: readonly string[], sets: readonly string[], alive: ReadonlySet<string>, now: number): void {
@@ -228,8 +178,8 @@ export class NftablesFamily implements FamilyRules {
   }
 
   /** The kernel has taken the delta. */
-  #note(delta: Delta): void {
-    const held = this.#held as HeldTable
+  #note(delta: TableDelta): void {
+    const held = this.#heldTable
     for (const name of delta.addSets.keys()) held.sets.add(name)
     for (const [name, chain] of delta.writeChains) held.chains.set(name, stampOf(chain))
     for (const name of delta.emptyChains) held.chains.set(name, '')
@@ -261,22 +211,6 @@ export class NftablesFamily implements FamilyRules {
   }
 }
 
-interface Delta extends TableDelta {
-  readonly addSets: Map<string, Declaration>
-  readonly writeChains: Map<string, Chain>
-  readonly addElements: Element[]
-  readonly removeElements: Element[]
-  readonly emptyChains: string[]
-}
-
-function emptyDelta(): Delta {
-  return { addSets: new Map(), writeChains: new Map(), addElements: [], removeElements: [], emptyChains: [] }
-}
-
-function keyOf({ container, key }: Pick<Element, 'container' | 'key'>): string {
-  return `${container} ${key}`
-}
-
 /** Base chains cannot be moved to another hook or priority. */
 function sameHooks(listed: ListedTable, wanted: ReadonlyMap<string, Chain>): boolean {
   for (const [name, { hook }] of wanted) {
@@ -287,16 +221,4 @@ function sameHooks(listed: ListedTable, wanted: ReadonlyMap<string, Chain>): boo
     if (there === undefined && hook !== '' && listed.chains.has(name)) return false
   }
   return true
-}
-
-/** The Service port to which a line of a transaction belongs: by its chain, its set, or its element. */
-function ownerOf(line: string, candidates: ReadonlyMap<string, Applied | undefined>): string | undefined {
-  const [, , , , name = ''] = line.split(' ')
-  for (const [id, next] of candidates) {
-    if (next === undefined) continue
-    const { chains, sets, elements } = next.content
-    if (chains.has(name) || sets.has(name)) return id
-    if (elements.some(({ container, key }) => container === name && line.includes(`{ ${key}`))) return id
-  }
-  return undefined
 }
