@@ -116,7 +116,7 @@ export const OPTIONS = {
     type: choice(...IPTABLES_PROFILES),
     fallback: { value: '1.25' },
     description:
-      "The version of kube-proxy from which on rules look as `--dataplane iptables` writes them. The newest is every version's up to today.",
+      "The version of kube-proxy from which on rules look as `--dataplane iptables` writes them. `1.25` is every version's up to today, `1.16` every one's before. The shapes are in legacy-dataplanes.md.",
     stability: 'beta',
     group: 'General',
   }),

@@ -10,6 +10,7 @@ import { readSave } from '../../src/dataplane/iptables/save-text.js'
 import { hostVariant, Iptables } from '../../src/dataplane/iptables/tools.js'
 import { type RunTool, runTool } from '../../src/dataplane/rules/run-tool.js'
 import type { DesiredState } from '../../src/model/desired.js'
+import { IPTABLES_PROFILES, type IptablesProfile } from '../../src/model/iptables.js'
 import { DOCUMENTED_RULES, desired, EVERY_KIND, NODE, OPTIONS, service, WEB } from '../unit/iptables-kit.js'
 import { CANNOT_RUN, titled } from './test-lab.js'
 
@@ -26,9 +27,9 @@ describe.skipIf(CANNOT_RUN).each(['nft', 'legacy'] as const)(titled('iptables-%s
   })
   afterEach(() => void execFileSync('ip', ['netns', 'del', NETNS]))
 
-  const start = async () => {
+  const start = async (profile: IptablesProfile = '1.25') => {
     const dataplane = new IptablesDataplane({
-      profile: '1.25',
+      profile,
       variant,
       masqueradeAll: false,
       anyNodeAddress: true,
@@ -79,6 +80,25 @@ describe.skipIf(CANNOT_RUN).each(['nft', 'legacy'] as const)(titled('iptables-%s
     const before = await saved()
     expect((await (await start()).apply(...all(state))).writes).toBe(0)
     expect(withoutStamps(await saved())).toBe(withoutStamps(before))
+  })
+
+  test.each(IPTABLES_PROFILES)('the shape of %s goes into the kernel and is found again', async profile => {
+    const state = desired(EVERY_KIND)
+    expect(await (await start(profile)).apply(...all(state))).toMatchObject({ failed: [] })
+    expect((await (await start(profile)).apply(...all(state))).writes).toBe(0)
+  })
+
+  test('from one shape to another, and what the kubelet has for marked packets stays as it is', async () => {
+    const kubelet = '-A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -m comment --comment "of the kubelet" -j DROP'
+    await restore(`*filter\n:KUBE-FIREWALL - [0:0]\n${kubelet}\nCOMMIT\n`)
+    const state = desired(EVERY_KIND)
+    await (await start('1.22')).apply(...all(state))
+    expect(await rules()).toContain(kubelet)
+    expect((await rules()).join('\n')).toContain('KUBE-XLB-')
+    await (await start('1.25')).apply(...all(state))
+    const lines = await rules()
+    expect(lines).toContain(kubelet)
+    expect(lines.join('\n')).not.toContain('KUBE-XLB-')
   })
 
   test('a change writes its own chains', async () => {

@@ -1,5 +1,5 @@
 import { PORT_CHAIN } from './names.js'
-import type { WantedTable } from './render.js'
+import { KUBELET_CHAINS, type WantedTable } from './render.js'
 import { chainOf, type SavedTable, targetOf } from './save-text.js'
 
 /** What is written for one table: lines of iptables-restore between `*table` and `COMMIT`. */
@@ -27,7 +27,7 @@ export function tableChange(table: string, held: SavedTable, wanted: WantedTable
     const present = held.chains.get(chain)
     const keeps = present !== undefined && !prune && !PORT_CHAIN.test(chain)
     const next = keeps ? keepUnknown(present, lines) : lines
-    if (present !== undefined && sameLines(present, next)) continue
+    if (present !== undefined && (KUBELET_CHAINS.has(chain) || sameLines(present, next))) continue
     declared.push(`:${chain} - [0:0]`)
     for (const line of next) rules.push(line)
     after.set(chain, next)

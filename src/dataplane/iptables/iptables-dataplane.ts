@@ -5,9 +5,9 @@ import type { Missing } from '../dataplane.js'
 import { RulesDataplane, type RulesOptions } from '../rules/rules-dataplane.js'
 import { cleanupIptables } from './cleanup.js'
 import { IptablesFamily } from './iptables-family.js'
+import type { LocalMatch } from './port-writer.js'
 import { LAYOUTS } from './profile.js'
 import type { RenderOptions } from './render.js'
-import type { LocalMatch } from './render-port.js'
 import { hostVariant, Iptables } from './tools.js'
 
 export interface IptablesOptions extends RulesOptions {

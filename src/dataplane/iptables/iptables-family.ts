@@ -2,8 +2,9 @@ import type { DesiredState } from '../../model/desired.js'
 import { type FamilyReport, type FamilyRules, familyReport } from '../rules/rules-dataplane.js'
 import { RefusedLine, writeMost } from '../rules/write-most.js'
 import { block, type TableChange, tableChange } from './change.js'
+import type { PortContext } from './port-writer.js'
 import { assemble, CANARY, portContext, type Rendered, type RenderOptions, TABLES } from './render.js'
-import { type PortContext, renderPort } from './render-port.js'
+import { renderPort } from './render-port.js'
 import { readSave, type SavedTable } from './save-text.js'
 import type { Iptables } from './tools.js'
 
@@ -64,7 +65,7 @@ export class IptablesFamily implements FamilyRules {
       writes = await writeMost(
         candidates,
         {
-          write: part => this.#restore(part, prune),
+          write: part => this.#restore(part, prune, context),
           ownerOf: (line, part) => this.#ownerOf(line, part),
           // The legacy variant refuses a rule when it commits the table, and names no better line.
           isVague: line => line === 'COMMIT',
@@ -96,7 +97,11 @@ export class IptablesFamily implements FamilyRules {
     return undefined
   }
 
-  async #restore(candidates: ReadonlyMap<string, Rendered | undefined>, prune: boolean): Promise<number> {
+  async #restore(
+    candidates: ReadonlyMap<string, Rendered | undefined>,
+    prune: boolean,
+    context: PortContext,
+  ): Promise<number> {
     const held = this.#held as Held
     const next = new Map(this.#applied)
     for (const [id, rendered] of candidates) {
@@ -104,7 +109,7 @@ export class IptablesFamily implements FamilyRules {
       else next.set(id, rendered)
     }
     const sorted = [...next.keys()].sort().map(id => next.get(id) as Rendered)
-    const wanted = assemble(sorted, this.#options)
+    const wanted = assemble(sorted, this.#options, context.local)
     const changes: TableChange[] = TABLES.map(table =>
       tableChange(table, held.get(table) ?? NOTHING, wanted[table], prune),
     )

@@ -2,17 +2,18 @@ import type { Address, Family } from '../../model/address.js'
 import { familyOf } from '../../model/address.js'
 import { familyOfCidr } from '../../model/cidr.js'
 import type { DesiredState, ServicePort } from '../../model/desired.js'
-import type { Layout } from './profile.js'
 import {
   FIREWALL,
   host,
   type LocalMatch,
+  MARK_DROP,
   MARK_MASQ,
   type PortContext,
   type PortRules,
-  renderPort,
-} from './render-port.js'
-import { rule } from './rule.js'
+} from './port-writer.js'
+import type { Layout } from './profile.js'
+import { renderPort } from './render-port.js'
+import { network, rule } from './rule.js'
 
 /** Tables that get rules, in the order in which they are written. */
 export const TABLES = ['filter', 'nat'] as const
@@ -88,11 +89,16 @@ export function render(state: DesiredState, options: RenderOptions): WantedTable
   return assemble(
     ports.sort((a, b) => (a.id < b.id ? -1 : 1)).map(port => ({ port, rules: renderPort(port, context) })),
     options,
+    context.local,
   )
 }
 
 /** The tables made of the rules of all Service ports of the family, in the order given. */
-export function assemble(ports: readonly Rendered[], options: RenderOptions): WantedTables {
+export function assemble(
+  ports: readonly Rendered[],
+  options: RenderOptions,
+  local: LocalMatch | undefined,
+): WantedTables {
   const all = (pick: (rules: PortRules) => readonly string[]) => ports.flatMap(({ rules }) => pick(rules))
   const { layout } = options
   const nat = new Map<string, readonly string[]>([
@@ -108,18 +114,35 @@ export function assemble(ports: readonly Rendered[], options: RenderOptions): Wa
     ['KUBE-SERVICES', all(each => each.refusedInside)],
     ['KUBE-EXTERNAL-SERVICES', all(each => each.refusedOutside)],
     ['KUBE-NODEPORTS', all(each => each.healthChecks)],
-    ['KUBE-FORWARD', forward(options)],
+    ['KUBE-FORWARD', forward(options, local)],
   ])
   if (layout.firewallChain)
     filter.set(
       FIREWALL,
       all(each => each.firewall),
     )
+  if (!layout.healthChecks) filter.delete('KUBE-NODEPORTS')
+  if (!layout.firewallChain) {
+    nat.set(MARK_DROP, [rule(MARK_DROP, { target: 'MARK --set-xmark 0x8000/0x8000' })])
+    filter.set(KUBELET_FIREWALL, DROP_MARKED)
+  }
   return {
     filter: { chains: filter, jumps: filterJumps(layout) },
     nat: { chains: nat, jumps: NAT_JUMPS },
   }
 }
+
+const KUBELET_FIREWALL = 'KUBE-FIREWALL'
+/** Chains that the kubelet made in the versions that need them: written where they are missing, never changed. */
+export const KUBELET_CHAINS: ReadonlySet<string> = new Set([MARK_DROP, KUBELET_FIREWALL])
+
+const DROP_MARKED = [
+  rule(KUBELET_FIREWALL, {
+    comment: 'kubernetes firewall for dropping marked packets',
+    matches: ['-m mark --mark 0x8000/0x8000'],
+    target: 'DROP',
+  }),
+]
 
 /** The last rules of KUBE-SERVICES: what is for the node itself may be for a node port. */
 function nodePortJumps(ports: readonly Rendered[], options: RenderOptions): string[] {
@@ -145,33 +168,37 @@ function nodePortAddresses(ports: readonly Rendered[], { family, localhostNodePo
     .sort()
 }
 
-function postrouting({ randomFully }: RenderOptions): string[] {
+function postrouting({ randomFully, layout }: RenderOptions): string[] {
   const chain = 'KUBE-POSTROUTING'
+  const comment = 'kubernetes service traffic requiring SNAT'
+  const target = randomFully ? 'MASQUERADE --random-fully' : 'MASQUERADE'
+  if (!layout.markCleared) return [rule(chain, { comment, matches: ['-m mark --mark 0x4000/0x4000'], target })]
   return [
     rule(chain, { matches: ['-m mark ! --mark 0x4000/0x4000'], target: 'RETURN' }),
     // Cleared, so that what is encapsulated is not translated once more.
     rule(chain, { target: 'MARK --set-xmark 0x4000/0x0' }),
-    rule(chain, {
-      comment: 'kubernetes service traffic requiring SNAT',
-      target: randomFully ? 'MASQUERADE --random-fully' : 'MASQUERADE',
-    }),
+    rule(chain, { comment, target }),
   ]
 }
 
-function forward({ liberalConntrack }: RenderOptions): string[] {
+function forward({ liberalConntrack, layout }: RenderOptions, local: LocalMatch | undefined): string[] {
   const chain = 'KUBE-FORWARD'
-  const rules = [
-    rule(chain, {
-      comment: 'kubernetes forwarding rules',
-      matches: ['-m mark --mark 0x4000/0x4000'],
-      target: 'ACCEPT',
-    }),
-    rule(chain, {
-      comment: 'kubernetes forwarding conntrack rule',
-      matches: ['-m conntrack --ctstate RELATED,ESTABLISHED'],
-      target: 'ACCEPT',
-    }),
-  ]
+  const marked = '-m mark --mark 0x4000/0x4000'
+  const answers = ['-m conntrack --ctstate RELATED,ESTABLISHED']
+  const rules = [rule(chain, { comment: 'kubernetes forwarding rules', matches: [marked], target: 'ACCEPT' })]
+  if (layout.forwardByPodNetwork) {
+    const pods = local !== undefined && 'from' in local ? network(local.from) : undefined
+    if (pods !== undefined) {
+      const by = (end: string) => `kubernetes forwarding conntrack pod ${end} rule`
+      rules.push(
+        rule(chain, { from: pods, comment: by('source'), matches: answers, target: 'ACCEPT' }),
+        rule(chain, { to: pods, comment: by('destination'), matches: answers, target: 'ACCEPT' }),
+      )
+    }
+  } else {
+    const comment = 'kubernetes forwarding conntrack rule'
+    rules.push(rule(chain, { comment, matches: answers, target: 'ACCEPT' }))
+  }
   // A packet outside of the window is not translated back, so it would reach the client from a stranger.
   const invalid = rule(chain, { matches: ['-m conntrack --ctstate INVALID'], target: 'DROP' })
   return liberalConntrack ? rules : [invalid, ...rules]
@@ -196,10 +223,12 @@ function filterJumps(layout: Layout): readonly string[] {
   return [
     jump('INPUT', external, 'KUBE-EXTERNAL-SERVICES', true),
     jump('FORWARD', external, 'KUBE-EXTERNAL-SERVICES', true),
-    jump('INPUT', 'kubernetes health check service ports', 'KUBE-NODEPORTS', false),
+    ...(layout.healthChecks ? [jump('INPUT', 'kubernetes health check service ports', 'KUBE-NODEPORTS', false)] : []),
     jump('FORWARD', portals, 'KUBE-SERVICES', true),
     jump('OUTPUT', portals, 'KUBE-SERVICES', true),
     jump('FORWARD', 'kubernetes forwarding rules', 'KUBE-FORWARD', false),
-    ...(layout.firewallChain ? ['INPUT', 'OUTPUT', 'FORWARD'].map(firewall) : []),
+    ...(layout.firewallChain
+      ? ['INPUT', 'OUTPUT', 'FORWARD'].map(firewall)
+      : ['INPUT', 'OUTPUT'].map(from => rule(from, { target: KUBELET_FIREWALL }))),
   ]
 }
