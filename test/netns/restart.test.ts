@@ -21,10 +21,13 @@ const objects = (pods: readonly string[]) =>
 /** Bytes and rate of a download that outlives a restart. */
 const DOWNLOAD = { bytes: 6_000_000, rate: 1_000_000, concurrency: 4, count: 4, timeout: 60_000 }
 
-describe.skipIf(CANNOT_RUN)(titled('an agent that dies'), () => {
+/** Later starts ask for nothing: open connections keep the table that is there. */
+const FLOW_TABLES = ['hash', 'flat']
+
+describe.skipIf(CANNOT_RUN).each(FLOW_TABLES)(titled('an agent that dies, --flow-table %s'), flowTable => {
   let lab: TestLab
   beforeAll(async () => {
-    lab = await TestLab.up({ objects: objects(BACKENDS) })
+    lab = await TestLab.up({ objects: objects(BACKENDS), agentFlags: ['--flow-table', flowTable] })
   })
   afterAll(() => lab?.down())
 
@@ -94,6 +97,12 @@ describe.skipIf(CANNOT_RUN)(titled('an agent that dies'), () => {
     }
     await expectNobodyNoticed(loads)
     expect(writesSinceStart()).toBe(0)
+  })
+
+  test('each start used the same table', () => {
+    const adopted = lab.log('node-a').filter(line => line.msg === 'adopted')
+    expect(adopted.length).toBeGreaterThan(2)
+    expect(new Set(adopted.map(line => line.flowTable))).toEqual(new Set([flowTable]))
   })
 
   test('a polite restart is no different', { timeout: 60_000 }, async () => {
