@@ -15,13 +15,14 @@ import { cleanupNftables, NFTABLES_TABLE } from '../dataplane/nftables/cleanup.j
 import { loadNative } from '../ebpf/load-native.js'
 import type { Native } from '../ebpf/native.js'
 import type { Subject } from '../inspect/subjects.js'
+import { differenceTable } from '../inspect/tables.js'
 import type { Family } from '../model/address.js'
 import { EXIT, ExitError, LoggedError } from './exit.js'
 import { printTable } from './print.js'
-import type { Actions, CleanupFlags, GivenFlags, RenderFlags, ShowFlags } from './program.js'
+import type { Actions, CleanupFlags, DiffFlags, GivenFlags, RenderFlags, ShowFlags } from './program.js'
 
 /** What the commands do on this machine. */
-export const actions: Actions = { run, show, render, cleanup, version }
+export const actions: Actions = { run, show, render, diff, cleanup, version }
 
 async function run(given: GivenFlags): Promise<void> {
   const machine = thisMachine()
@@ -70,6 +71,20 @@ async function render(given: GivenFlags, { output, family }: RenderFlags): Promi
   for (const problem of problems) process.stderr.write(`waggle: ${problem}\n`)
   if (output === 'json') write(`${JSON.stringify(rendered, null, 2)}\n`)
   else for (const { family, text } of rendered) write(`# ${family}\n${text}`)
+}
+
+async function diff(given: GivenFlags, { output }: DiffFlags): Promise<void> {
+  const { config } = readSettings(given, { ...thisMachine(), cgroup: UNUSED })
+  const { source } = config
+  if (source.kind !== 'dir') throw usage('only a folder of manifests can be compared; name it with --source dir:PATH')
+  const { differenceOfFolder } = await import('../daemon/difference.js')
+  const result = await differenceOfFolder(source.path, config, native())
+  if (result === undefined) throw nothingPinned(config)
+  for (const problem of result.problems) process.stderr.write(`waggle: ${problem}\n`)
+  if (output === 'json') write(`${JSON.stringify({ differences: result.differences }, null, 2)}\n`)
+  else if (result.differences.length === 0) write(`the kernel holds what ${source.path} says\n`)
+  else write(printTable(differenceTable(result.differences)))
+  if (result.differences.length > 0) process.exitCode = EXIT.differs.code
 }
 
 async function cleanup(given: GivenFlags, { dataplane, dryRun = false }: CleanupFlags): Promise<void> {

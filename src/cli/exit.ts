@@ -7,6 +7,7 @@ export const EXIT = {
     code: 3,
     meaning: 'The configuration file says something else now: start the agent again. The kernel goes on.',
   },
+  differs: { code: 4, meaning: 'For `diff`: the kernel holds something else than the manifests say.' },
   notBuilt: { code: 69, meaning: 'A part of the program is missing, such as the native addon: run `make build`.' },
   locked: { code: 75, meaning: 'Another agent runs with this pin directory. Nothing was changed.' },
 } as const

@@ -23,6 +23,10 @@ export interface RenderFlags {
   readonly family: '4' | '6' | 'both'
 }
 
+export interface DiffFlags {
+  readonly output: 'table' | 'json'
+}
+
 export interface CleanupFlags {
   readonly dataplane: 'ebpf' | 'nftables' | 'iptables'
   readonly dryRun?: boolean
@@ -33,6 +37,7 @@ export interface Actions {
   run(given: GivenFlags): Promise<void>
   show(subject: Subject, given: GivenFlags, flags: ShowFlags): Promise<void>
   render(given: GivenFlags, flags: RenderFlags): Promise<void>
+  diff(given: GivenFlags, flags: DiffFlags): Promise<void>
   cleanup(given: GivenFlags, flags: CleanupFlags): Promise<void>
   version(output: 'text' | 'json'): Promise<void>
 }
@@ -55,6 +60,9 @@ const RENDER_KEYS: readonly OptionKey[] = [
   'masqueradeAll',
   'iptablesProfile',
 ]
+
+/** Settings on which a plan and the place of a dataplane depend. */
+const DIFF_KEYS: readonly OptionKey[] = [...RENDER_KEYS, 'iptablesVariant', 'scheduler', ...PLACE_KEYS]
 
 /** The command tree with its help, bound to `actions`. */
 export function buildProgram(actions: Actions): Command {
@@ -106,6 +114,13 @@ export function buildProgram(actions: Actions): Command {
   render
     .addHelpText('after', RENDER_HELP)
     .action(() => actions.render(givenFlags(render), render.opts() as RenderFlags))
+
+  const diff = program
+    .command('diff')
+    .description('compare a folder of manifests with what the kernel holds; changes nothing')
+    .addOption(new Option('-o, --output <format>', 'how to print it').choices(['table', 'json']).default('table'))
+  addSettings(diff, DIFF_KEYS)
+  diff.addHelpText('after', DIFF_HELP).action(() => actions.diff(givenFlags(diff), diff.opts() as DiffFlags))
 
   const cleanup = program
     .command('cleanup')
@@ -224,6 +239,14 @@ Examples:
   waggle render --dataplane iptables --source dir:. --family both -o json | jq .
   diff <(waggle render --dataplane iptables --source dir:before) \\
        <(waggle render --dataplane iptables --source dir:after)`
+
+const DIFF_HELP = `
+Both sides are those of this machine: its addresses, and the Node object --node-name among
+the manifests. Status 0: no difference; 4: there are some.
+
+Examples:
+  waggle diff --source dir:/etc/waggle/manifests
+  waggle diff --dataplane nftables --source dir:/etc/waggle/manifests -o json`
 
 function showHelp(subject: Subject): string {
   const filtered = subject.byService ? `\n  waggle show ${subject.name} --namespace default --service web` : ''

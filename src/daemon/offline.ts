@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config } from '../config/config.js'
 import { DirSource } from '../k8s/dir-source.js'
+import type { Address } from '../model/address.js'
 import type { DesiredState } from '../model/desired.js'
 import type { ProblemEvent, SourceEvent } from '../model/objects.js'
 import { Planner } from '../plan/planner.js'
@@ -18,15 +19,20 @@ export interface OfflinePlan {
 }
 
 /**
- * Plans for a node from a folder of manifests, without a kernel. The addresses of the
- * machine do not count: what a node port is reached at comes from the Node object.
+ * Plans for a node from a folder of manifests, without a kernel. The machine's addresses
+ * count where they are given; else what a node port is reached at comes from the Node object.
  *
  * @throws DaemonError when the folder cannot be read
  */
-export async function planFromDir(path: string, config: Config): Promise<OfflinePlan> {
+export async function planFromDir(
+  path: string,
+  config: Config,
+  hostAddresses: readonly Address[] = [],
+): Promise<OfflinePlan> {
   const source = new DirSource(path)
   const store = new Store()
   const planner = new Planner(plannerOptions(config))
+  planner.setHostAddresses(hostAddresses)
   const problems: ProblemEvent[] = []
   let synced = false
   const take = (events: readonly SourceEvent[]) => {

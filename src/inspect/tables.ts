@@ -9,6 +9,7 @@ import type {
   ServiceRow,
 } from '../dataplane/inspection.js'
 import { formatEndpoint } from '../model/address.js'
+import type { DifferenceRow } from './difference.js'
 
 /** Headings and cells of a table, all text; what is not there is `-`. */
 export interface Table {
@@ -132,4 +133,11 @@ export function mapTable(maps: readonly MapRow[]): Table {
     ['MAP', 'ENTRIES', 'MAX', 'FULL'],
     maps.map(row => [row.name, row.entries, row.maxEntries, `${Math.round((row.entries / row.maxEntries) * 100)}%`]),
   )
+}
+
+export function differenceTable(rows: readonly DifferenceRow[]): Table {
+  return {
+    head: ['SERVICE PORT', 'ONLY IN', 'WHAT'],
+    rows: rows.map(({ servicePort, onlyIn, what }) => [servicePort || '-', onlyIn, what]),
+  }
 }

@@ -1,6 +1,16 @@
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { closeSync, existsSync, fstatSync, mkdtempSync, openSync, readSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  closeSync,
+  cpSync,
+  existsSync,
+  fstatSync,
+  mkdtempSync,
+  openSync,
+  readSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -153,6 +163,14 @@ export class TestLab {
       if (Date.now() > deadline) throw new Error(`a change was not applied in 10 s:\n${this.lab.logTail('node-a', 20)}`)
       await sleep(5)
     }
+  }
+
+  /** A folder with these objects and the Nodes, which no agent reads; it goes with the lab. */
+  folder(objects: object[]): string {
+    const folder = mkdtempSync(path.join(this.#dir, 'folder-'))
+    cpSync(this.lab.names.manifests, folder, { recursive: true })
+    writeFileSync(path.join(folder, 'test.yaml'), yaml(objects))
+    return folder
   }
 
   /** Makes these objects the only ones; agents that run apply them some time later. */

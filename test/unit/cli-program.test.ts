@@ -17,6 +17,7 @@ const actions: Actions = {
       flags.service,
     ]),
   render: async (given, flags) => void calls.push(['render', Object.fromEntries(given.flags), flags]),
+  diff: async (given, { output }) => void calls.push(['diff', Object.fromEntries(given.flags), output]),
   cleanup: async (given, { dataplane, dryRun = false }) =>
     void calls.push(['cleanup', Object.fromEntries(given.flags), dataplane, dryRun]),
   version: async output => void calls.push(['version', output]),

@@ -6,7 +6,14 @@ import { page, table } from './markdown.js'
 /** docs/reference/cli.md: every command as its `--help` shows it. */
 export function cliPage(): string {
   const nothing = async () => {}
-  const program = buildProgram({ run: nothing, show: nothing, render: nothing, cleanup: nothing, version: nothing })
+  const program = buildProgram({
+    run: nothing,
+    show: nothing,
+    render: nothing,
+    diff: nothing,
+    cleanup: nothing,
+    version: nothing,
+  })
   return page(
     '# Commands',
     `Exit status of every command:\n\n${table(

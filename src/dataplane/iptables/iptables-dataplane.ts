@@ -8,7 +8,7 @@ import { IptablesFamily } from './iptables-family.js'
 import type { LocalMatch } from './port-writer.js'
 import { LAYOUTS } from './profile.js'
 import type { RenderOptions } from './render.js'
-import { hostVariant, Iptables } from './tools.js'
+import { hostVariant, Iptables, isOn } from './tools.js'
 
 export interface IptablesOptions extends RulesOptions {
   /** Whose rules' shape is written. */
@@ -54,8 +54,8 @@ export class IptablesDataplane extends RulesDataplane {
           masqueradeAll,
           randomFully: await iptables.randomFully(),
           anyNodeAddress,
-          localhostNodePorts: localhostNodePorts && (await this.#isOn('ipv4/conf/all/route_localnet')),
-          liberalConntrack: await this.#isOn('netfilter/nf_conntrack_tcp_be_liberal'),
+          localhostNodePorts: localhostNodePorts && (await isOn('ipv4/conf/all/route_localnet', this.run)),
+          liberalConntrack: await isOn('netfilter/nf_conntrack_tcp_be_liberal', this.run),
           ...(local && { local }),
         }
         this.families.set(family, new IptablesFamily(iptables, options))
@@ -70,13 +70,5 @@ export class IptablesDataplane extends RulesDataplane {
 
   async cleanup(): Promise<void> {
     await cleanupIptables(false, this.run)
-  }
-
-  /** Whether a switch below /proc/sys/net is on; off where the kernel does not have it. */
-  async #isOn(name: string): Promise<boolean> {
-    return this.run('cat', [`/proc/sys/net/${name}`]).then(
-      text => text.trim() === '1',
-      () => false,
-    )
   }
 }

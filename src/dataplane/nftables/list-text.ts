@@ -1,3 +1,4 @@
+import { type RunTool, ToolError } from '../rules/run-tool.js'
 import { type HeldTable, stampIn } from './transaction.js'
 
 /** Hooks of base chains beside it, for a look whether they are ours: `nat prerouting -100`. */
@@ -6,6 +7,25 @@ export interface ListedTable extends HeldTable {
 }
 
 type Json = Record<string, unknown>
+
+/** A table such as `ip waggle` as `nft -j` lists it; undefined when the kernel does not have it. @throws ToolError */
+export async function listTable(run: RunTool, table: string): Promise<string | undefined> {
+  return list(run, ['list', 'table', ...table.split(' ')])
+}
+
+/** The same of one chain. */
+export async function listChain(run: RunTool, table: string, chain: string): Promise<string | undefined> {
+  return list(run, ['list', 'chain', ...table.split(' '), chain])
+}
+
+async function list(run: RunTool, args: readonly string[]): Promise<string | undefined> {
+  try {
+    return await run('nft', ['-j', ...args])
+  } catch (error) {
+    if (error instanceof ToolError && error.message.includes('No such file or directory')) return undefined
+    throw error
+  }
+}
 
 /** Reads `nft -j list table`. */
 export function readTable(text: string): ListedTable {

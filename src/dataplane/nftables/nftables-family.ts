@@ -1,10 +1,10 @@
 import type { DesiredState } from '../../model/desired.js'
 import { type FamilyReport, type FamilyRules, familyReport } from '../rules/rules-dataplane.js'
-import { type RunTool, ToolError } from '../rules/run-tool.js'
+import type { RunTool } from '../rules/run-tool.js'
 import { RefusedLine, writeMost } from '../rules/write-most.js'
 import type { Chain } from './content.js'
 import { type Applied, ownerOfLine, type PortsDelta, portsDelta, skeletonDelta, straysDelta } from './delta.js'
-import { type ListedTable, readTable } from './list-text.js'
+import { type ListedTable, listChain, listTable, readTable } from './list-text.js'
 import { localOf, type RenderOptions, skeleton } from './render.js'
 import { type LocalMatch, renderPort, wordsOf } from './render-port.js'
 import { deletions, type HeldTable, stampOf, type TableDelta, transaction, writesOf } from './transaction.js'
@@ -44,7 +44,7 @@ export class NftablesFamily implements FamilyRules {
   /** Whether somebody flushed the table since it was written; true before the first apply. */
   async isLost(): Promise<boolean> {
     if (this.#held === undefined) return true
-    const chain = await this.#list(['list', 'chain', ...this.#table.split(' '), 'services'])
+    const chain = await listChain(this.#run, this.#table, 'services')
     return chain === undefined || readTable(chain).chains.get('services') === ''
   }
 
@@ -94,7 +94,7 @@ export class NftablesFamily implements FamilyRules {
   /** Reads the table, and writes the skeleton where it differs. */
   async #begin(local: LocalMatch | undefined): Promise<number> {
     const wanted = skeleton(this.#options, local)
-    const text = this.#held === undefined ? await this.#list(['list', 'table', ...this.#table.split(' ')]) : undefined
+    const text = this.#held === undefined ? await listTable(this.#run, this.#table) : undefined
     const lines: string[] = []
     if (this.#held === undefined) {
       let listed: ListedTable | undefined = text === undefined ? undefined : readTable(text)
@@ -197,16 +197,6 @@ export class NftablesFamily implements FamilyRules {
       await this.#run('nft', ['-f', '-'], text)
     } catch (error) {
       throw RefusedLine.of(error, text)
-    }
-  }
-
-  /** Undefined when the kernel does not have it. */
-  async #list(args: readonly string[]): Promise<string | undefined> {
-    try {
-      return await this.#run('nft', ['-j', ...args])
-    } catch (error) {
-      if (error instanceof ToolError && error.message.includes('No such file or directory')) return undefined
-      throw error
     }
   }
 }
