@@ -42,7 +42,9 @@ test.each([
 })
 
 test('the exit statuses are listed in the help', () => {
-  expect(waggle(['--help']).stdout).toMatch(/Exit status:\n {2}0 .*\n {2}1 .*\n {2}2 .*\n {2}3 .*\n {2}4 .*\n {2}69 .*\n {2}75 /)
+  expect(waggle(['--help']).stdout).toMatch(
+    /Exit status:\n {2}0 .*\n {2}1 .*\n {2}2 .*\n {2}3 .*\n {2}4 .*\n {2}69 .*\n {2}75 /,
+  )
 })
 
 test.each([
