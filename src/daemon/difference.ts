@@ -1,14 +1,13 @@
 import type { Config } from '../config/config.js'
 import { inspectPinned } from '../dataplane/ebpf/inspect.js'
 import { rulesByPort } from '../dataplane/iptables/difference.js'
-import { LAYOUTS } from '../dataplane/iptables/profile.js'
-import { assemble, portContext } from '../dataplane/iptables/render.js'
-import { renderPort } from '../dataplane/iptables/render-port.js'
+import { hostRules } from '../dataplane/iptables/host.js'
+import { renderAll } from '../dataplane/iptables/render.js'
 import { readSave } from '../dataplane/iptables/save-text.js'
-import { hostVariant, Iptables, isOn } from '../dataplane/iptables/tools.js'
 import { NFTABLES_TABLE } from '../dataplane/nftables/cleanup.js'
 import { tableDifference } from '../dataplane/nftables/difference.js'
 import { listTable, readTable } from '../dataplane/nftables/list-text.js'
+import { wordsOf } from '../dataplane/nftables/render-port.js'
 import { runTool } from '../dataplane/rules/run-tool.js'
 import type { Native } from '../ebpf/native.js'
 import { ownAddresses } from '../host/devices.js'
@@ -34,7 +33,7 @@ export async function differenceOfFolder(path: string, config: Config, native: N
   if (differences === undefined) return undefined
   return {
     differences,
-    problems: problems.flatMap(each => (each.type === 'problem' ? `${each.where} ${each.field}: ${each.message}` : [])),
+    problems,
   }
 }
 
@@ -61,28 +60,15 @@ async function differencesOf(
 }
 
 async function iptablesDifference(state: DesiredState, config: Config, family: Family): Promise<DifferenceRow[]> {
-  const variant = config.iptablesVariant === 'auto' ? await hostVariant(family) : config.iptablesVariant
-  const iptables = new Iptables(family, variant)
-  const { localhostNodePorts, ...settings } = ruleSettings(config)
-  const options = {
-    ...settings,
-    family,
-    layout: LAYOUTS[config.iptablesProfile],
-    randomFully: await iptables.randomFully(),
-    localhostNodePorts: localhostNodePorts && (await isOn('ipv4/conf/all/route_localnet')),
-    liberalConntrack: await isOn('netfilter/nf_conntrack_tcp_be_liberal'),
-  }
-  const context = portContext(state, options)
-  const ports = [...state.services.values()]
-    .filter(port => port.family === family)
-    .sort((a, b) => (a.id < b.id ? -1 : 1))
-    .map(port => ({ port, rules: renderPort(port, context) }))
-  const { wanted, held } = rulesByPort(readSave(await iptables.save()), assemble(ports, options, context.local), ports)
+  const settings = { ...ruleSettings(config), profile: config.iptablesProfile, variant: config.iptablesVariant }
+  const { iptables, options } = await hostRules(family, settings)
+  const rendered = renderAll(state, options)
+  const { wanted, held } = rulesByPort(readSave(await iptables.save()), rendered.wanted, rendered.ports)
   return factsDifference(wanted, held)
 }
 
 async function nftablesDifference(state: DesiredState, config: Config, family: Family): Promise<DifferenceRow[]> {
-  const text = await listTable(runTool, `${family === 'IPv6' ? 'ip6' : 'ip'} ${NFTABLES_TABLE}`)
+  const text = await listTable(runTool, `${wordsOf(family).ip} ${NFTABLES_TABLE}`)
   const table =
     text === undefined ? { sets: new Set<string>(), chains: new Map(), elements: new Map() } : readTable(text)
   const { wanted, held } = tableDifference(table, state, { ...ruleSettings(config), family })

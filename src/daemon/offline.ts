@@ -3,8 +3,9 @@ import type { Config } from '../config/config.js'
 import { DirSource } from '../k8s/dir-source.js'
 import type { Address } from '../model/address.js'
 import type { DesiredState } from '../model/desired.js'
-import type { ProblemEvent, SourceEvent } from '../model/objects.js'
+import type { SourceEvent } from '../model/objects.js'
 import { Planner } from '../plan/planner.js'
+import { Problems } from '../state/problems.js'
 import { Store } from '../state/store.js'
 import { DaemonError } from './errors.js'
 import { plannerOptions } from './planner-options.js'
@@ -15,7 +16,8 @@ const PATIENCE_MS = 10_000
 /** A desired state and what is wrong with the manifests that it comes from. */
 export interface OfflinePlan {
   readonly state: DesiredState
-  readonly problems: readonly ProblemEvent[]
+  /** One line each. */
+  readonly problems: readonly string[]
 }
 
 /**
@@ -33,13 +35,12 @@ export async function planFromDir(
   const store = new Store()
   const planner = new Planner(plannerOptions(config))
   planner.setHostAddresses(hostAddresses)
-  const problems: ProblemEvent[] = []
+  const planProblems = new Problems()
   let synced = false
   const take = (events: readonly SourceEvent[]) => {
-    for (const event of events) if (event.type === 'problem') problems.push(event)
     const change = store.apply(events)
     synced ||= change.synced
-    problems.push(...planner.update(store, change).problems)
+    planProblems.apply(planner.update(store, change).problems)
   }
   try {
     await source.start(take)
@@ -47,23 +48,17 @@ export async function planFromDir(
   } finally {
     await source.stop()
   }
+  const problems = [...store.problems, ...planProblems.list()]
   if (!synced) {
     const [first] = problems
-    const why = first?.type === 'problem' ? `: ${first.where}: ${first.message}` : ''
+    const why = first === undefined ? '' : `: ${first.where}: ${first.message}`
     throw new DaemonError('UNREADABLE', {
       what: `read the manifests in ${path}${why}`,
       remedy: 'name a readable folder with --source dir:PATH',
     })
   }
-  return { state: planner.state, problems: standing(problems) }
-}
-
-/** Without those that were resolved later. */
-function standing(events: readonly ProblemEvent[]): ProblemEvent[] {
-  const open = new Map<string, ProblemEvent>()
-  for (const event of events) {
-    if (event.type === 'resolved') open.delete(event.where)
-    else open.set(event.where, event)
+  return {
+    state: planner.state,
+    problems: problems.map(({ where, field, message }) => `${where} ${field}: ${message}`),
   }
-  return [...open.values()]
 }

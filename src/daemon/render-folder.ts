@@ -33,7 +33,7 @@ export async function renderFolder(path: string, config: Config, families: reado
   )
   return {
     rendered,
-    problems: problems.flatMap(each => (each.type === 'problem' ? `${each.where} ${each.field}: ${each.message}` : [])),
+    problems,
   }
 }
 

@@ -1,8 +1,5 @@
 import type { Config } from '../config/config.js'
-import type { Cidr } from '../model/cidr.js'
-
-/** How rules tell a pod of this cluster from others when not by the pod networks of the plan. */
-export type LocalSetting = { readonly from: Cidr } | { readonly device: string }
+import type { LocalMatch } from '../dataplane/rules/local-match.js'
 
 /** What dataplanes made of rules take from the settings. */
 export function ruleSettings(config: Config) {
@@ -15,7 +12,7 @@ export function ruleSettings(config: Config) {
   }
 }
 
-function localSetting(config: Config): LocalSetting | undefined {
+function localSetting(config: Config): LocalMatch | undefined {
   const { detectLocalMode, podBridgeInterface: bridge, podInterfaceNamePrefix: prefix } = config
   if (detectLocalMode === 'BridgeInterface' && bridge !== undefined) return { device: bridge }
   // The rules' sign for any ending.

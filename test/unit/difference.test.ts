@@ -1,8 +1,7 @@
 import { expect, test } from 'vitest'
 import type { BackendRow, Inspection, ServiceRow } from '../../src/dataplane/inspection.js'
 import { rulesByPort } from '../../src/dataplane/iptables/difference.js'
-import { assemble, portContext } from '../../src/dataplane/iptables/render.js'
-import { renderPort } from '../../src/dataplane/iptables/render-port.js'
+import { renderAll } from '../../src/dataplane/iptables/render.js'
 import type { SavedTable } from '../../src/dataplane/iptables/save-text.js'
 import { type DifferenceRow, factsDifference, mapsDifference } from '../../src/inspect/difference.js'
 import type { DesiredState } from '../../src/model/desired.js'
@@ -65,9 +64,7 @@ test('rows without a name are nobody’s', () => {
 
 test('rules belong to the Service port whose chain they are in or lead to', () => {
   const state = desired(service('web', WEB))
-  const context = portContext(state, OPTIONS)
-  const ports = [...state.services.values()].map(port => ({ port, rules: renderPort(port, context) }))
-  const wanted = assemble(ports, OPTIONS, context.local)
+  const { ports, wanted } = renderAll(state, OPTIONS)
   const chains = new Map(wanted.nat.chains)
   const [chain = ''] = ports[0]?.rules.chains.keys() ?? []
   chains.set(chain, [`-A ${chain} -j ACCEPT`])

@@ -59,6 +59,8 @@ export class IptablesFamily implements FamilyRules {
         candidates.set(id, { port, rules: renderPort(port, context) })
       } else if (before && port === undefined && prune) candidates.set(id, undefined)
     }
+    // What changed is all of the other family: the tables need not be put together.
+    if (!all && candidates.size === 0) return { writes: 0, services: 0, failed: [] }
     const failed = new Map<string, Error>()
     let writes: number
     try {

@@ -1,6 +1,6 @@
 import { type Address, formatEndpoint } from '../../model/address.js'
-import type { Cidr } from '../../model/cidr.js'
 import type { Backend, Frontend, FrontendKind, ServicePort } from '../../model/desired.js'
+import type { LocalMatch } from '../rules/local-match.js'
 import { endpointChain, type PortChain, portChain, portText } from './names.js'
 import type { Layout } from './profile.js'
 import { network, probability, rule } from './rule.js'
@@ -15,9 +15,6 @@ export interface PortContext {
   /** In large clusters the rules of endpoints carry no comment. */
   readonly endpointComments: boolean
 }
-
-/** kube-proxy's detectors of local traffic: by source network or by the device. */
-export type LocalMatch = { readonly from: Cidr } | { readonly device: string }
 
 /** The rules of one Service port, by where they go. */
 export interface PortRules {

@@ -1,16 +1,8 @@
 import type { Address, Family } from '../../model/address.js'
 import { familyOf } from '../../model/address.js'
-import { familyOfCidr } from '../../model/cidr.js'
 import type { DesiredState, ServicePort } from '../../model/desired.js'
-import {
-  FIREWALL,
-  host,
-  type LocalMatch,
-  MARK_DROP,
-  MARK_MASQ,
-  type PortContext,
-  type PortRules,
-} from './port-writer.js'
+import { type LocalMatch, localOf } from '../rules/local-match.js'
+import { FIREWALL, host, MARK_DROP, MARK_MASQ, type PortContext, type PortRules } from './port-writer.js'
 import type { Layout } from './profile.js'
 import { renderPort } from './render-port.js'
 import { network, rule } from './rule.js'
@@ -57,12 +49,10 @@ const NO_RULES: readonly string[] = []
 /** What rules of every Service port depend on, taken from the desired state. */
 export function portContext(state: DesiredState, options: RenderOptions): PortContext {
   const { layout, masqueradeAll, family } = options
-  // One rule can name one network; kube-proxy takes one of each family, too.
-  const from = state.podNetworks?.find(each => familyOfCidr(each) === family)
   return {
     layout,
     masqueradeAll,
-    local: options.local ?? (from === undefined ? undefined : { from }),
+    local: localOf(state, options),
     endpointComments: !isLarge(state, family),
   }
 }
@@ -82,15 +72,22 @@ export interface Rendered {
   readonly rules: PortRules
 }
 
-/** Every rule of a desired state: what `waggle render` prints. */
-export function render(state: DesiredState, options: RenderOptions): WantedTables {
+/** Every rule of a desired state, by Service port and as the tables that they make; pure. */
+export function renderAll(
+  state: DesiredState,
+  options: RenderOptions,
+): { readonly ports: readonly Rendered[]; readonly wanted: WantedTables } {
   const context = portContext(state, options)
-  const ports = [...state.services.values()].filter(each => each.family === options.family)
-  return assemble(
-    ports.sort((a, b) => (a.id < b.id ? -1 : 1)).map(port => ({ port, rules: renderPort(port, context) })),
-    options,
-    context.local,
-  )
+  const ports = [...state.services.values()]
+    .filter(port => port.family === options.family)
+    .sort((a, b) => (a.id < b.id ? -1 : 1))
+    .map(port => ({ port, rules: renderPort(port, context) }))
+  return { ports, wanted: assemble(ports, options, context.local) }
+}
+
+/** The tables alone: what `waggle render` prints. */
+export function render(state: DesiredState, options: RenderOptions): WantedTables {
+  return renderAll(state, options).wanted
 }
 
 /** The tables made of the rules of all Service ports of the family, in the order given. */

@@ -63,11 +63,3 @@ export async function hostVariant(family: Family, run: RunTool = runTool): Promi
   const order = [...found].sort((a, b) => Number(b.hinted) - Number(a.hinted) || b.rules - a.rules)
   return order[0]?.variant ?? 'nft'
 }
-
-/** Whether a switch below /proc/sys/net is on; off where the kernel does not have it. */
-export async function isOn(name: string, run: RunTool = runTool): Promise<boolean> {
-  return run('cat', [`/proc/sys/net/${name}`]).then(
-    text => text.trim() === '1',
-    () => false,
-  )
-}

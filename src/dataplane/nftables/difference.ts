@@ -1,6 +1,7 @@
 import type { DesiredState } from '../../model/desired.js'
+import { localOf } from '../rules/local-match.js'
 import { type Applied, portsDelta, skeletonDelta, straysDelta } from './delta.js'
-import { localOf, type RenderOptions, skeleton } from './render.js'
+import { type RenderOptions, skeleton } from './render.js'
 import { renderPort } from './render-port.js'
 import type { HeldTable, TableDelta } from './transaction.js'
 

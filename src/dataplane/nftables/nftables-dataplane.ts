@@ -1,8 +1,8 @@
 import type { Missing } from '../dataplane.js'
+import type { LocalMatch } from '../rules/local-match.js'
 import { RulesDataplane, type RulesOptions } from '../rules/rules-dataplane.js'
 import { cleanupNftables } from './cleanup.js'
 import { NftablesFamily } from './nftables-family.js'
-import type { LocalMatch } from './render-port.js'
 
 export interface NftablesOptions extends RulesOptions {
   /** Name of the tables, one of each family. */

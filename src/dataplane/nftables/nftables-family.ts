@@ -1,12 +1,13 @@
 import type { DesiredState } from '../../model/desired.js'
+import { type LocalMatch, localOf } from '../rules/local-match.js'
 import { type FamilyReport, type FamilyRules, familyReport } from '../rules/rules-dataplane.js'
 import type { RunTool } from '../rules/run-tool.js'
 import { RefusedLine, writeMost } from '../rules/write-most.js'
 import type { Chain } from './content.js'
 import { type Applied, ownerOfLine, type PortsDelta, portsDelta, skeletonDelta, straysDelta } from './delta.js'
 import { type ListedTable, listChain, listTable, readTable } from './list-text.js'
-import { localOf, type RenderOptions, skeleton } from './render.js'
-import { type LocalMatch, renderPort, wordsOf } from './render-port.js'
+import { type RenderOptions, skeleton } from './render.js'
+import { renderPort, wordsOf } from './render-port.js'
 import { deletions, type HeldTable, stampOf, type TableDelta, transaction, writesOf } from './transaction.js'
 
 /** Until emptied chains are deleted. */

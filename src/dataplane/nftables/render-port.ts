@@ -1,7 +1,7 @@
 import type { Address, Family } from '../../model/address.js'
-import type { Cidr } from '../../model/cidr.js'
 import type { Backend, Frontend, FrontendKind, ServicePort } from '../../model/desired.js'
 import { listsOf } from '../rules/lists.js'
+import type { LocalMatch } from '../rules/local-match.js'
 import { type Chain, commented, type Declaration, type Element, type PortContent } from './content.js'
 import { endpointName, portName } from './names.js'
 
@@ -16,9 +16,6 @@ export interface Words {
 export function wordsOf(family: Family): Words {
   return family === 'IPv6' ? { ip: 'ip6', address: 'ipv6_addr' } : { ip: 'ip', address: 'ipv4_addr' }
 }
-
-/** How a pod of the cluster is told from others; undefined = it is not. */
-export type LocalMatch = { readonly from: Cidr } | { readonly device: string }
 
 /** The match for packets of the cluster's pods, or for all others. */
 export function localMatch(local: LocalMatch, words: Words, not: boolean): string {

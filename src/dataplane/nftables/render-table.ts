@@ -1,6 +1,7 @@
 import type { DesiredState } from '../../model/desired.js'
+import { localOf } from '../rules/local-match.js'
 import type { Chain, Element } from './content.js'
-import { localOf, type RenderOptions, skeleton } from './render.js'
+import { type RenderOptions, skeleton } from './render.js'
 import { renderPort, wordsOf } from './render-port.js'
 import { transaction } from './transaction.js'
 

@@ -1,8 +1,7 @@
 import type { Family } from '../../model/address.js'
-import { familyOfCidr } from '../../model/cidr.js'
-import type { DesiredState } from '../../model/desired.js'
+import type { LocalMatch } from '../rules/local-match.js'
 import type { Chain, Declaration } from './content.js'
-import { type LocalMatch, localMatch, MARK, wordsOf } from './render-port.js'
+import { localMatch, MARK, wordsOf } from './render-port.js'
 
 /** How rules are written; one for each family. */
 export interface RenderOptions {
@@ -18,13 +17,6 @@ export interface RenderOptions {
 export interface Skeleton {
   readonly sets: ReadonlyMap<string, Declaration>
   readonly chains: ReadonlyMap<string, Chain>
-}
-
-/** The pod network of the family that rules tell apart, if there is one. */
-export function localOf(state: DesiredState, { family, local }: RenderOptions): LocalMatch | undefined {
-  // One match can name one network; kube-proxy takes one of each family, too.
-  const from = state.podNetworks?.find(each => familyOfCidr(each) === family)
-  return local ?? (from === undefined ? undefined : { from })
 }
 
 /** The skeleton of kube-proxy's table, as it has been since 1.34; pure. */
